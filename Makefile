@@ -1,0 +1,65 @@
+# Needs make, Python 3.11 or newer, and either Docker or a JVM (17 or newer) with Maven. `make help` lists the targets.
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+UV_VERSION := 0.13.9
+# 3.12 and 3.11 first: for these a redis-server comes as a wheel.
+PYTHONS := python3.12 python3.11 python3.13 python3.14 python3 python
+NEW_ENOUGH := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+PYTEST_ARGS ?= -n 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check format bench up down lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: venv ## Run the whole pipeline on this machine and show what it decided (ARGS="--help" lists options)
+	@$(BIN)/tamis demo $(ARGS)
+
+test: venv ## Run every test (PYTEST_ARGS="-n 2" by default)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: venv ## Lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: venv ## Format the code and mend what ruff can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: venv ## Measure speed on this machine
+	$(BIN)/python -m benchmarks $(ARGS)
+
+up: venv ## Start Kafka and Redis on this machine
+	@$(BIN)/tamis up $(ARGS)
+
+down: venv ## Stop what `up` or `demo` started
+	@$(BIN)/tamis down $(ARGS)
+
+venv: $(STAMP) ## Create or update .venv from requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || { \
+	  for python in $(PYTHONS); do \
+	    if $$python -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then exec $$python -m venv $(VENV); fi; \
+	  done; \
+	  echo "Tamis needs Python 3.11 or newer with its venv module; tried: $(PYTHONS)." >&2; \
+	  echo "Install one (Debian and Ubuntu: apt-get install python3 python3-venv; macOS: brew install python@3.12) and run make again." >&2; \
+	  exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	@echo "Installing the pinned packages into $(VENV) (the first time takes minutes: torch is large)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+lock: venv ## Resolve pyproject.toml anew into requirements.lock (UPGRADE=--upgrade for the newest)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --generate-hashes --no-emit-index-url \
+	  --custom-compile-command "make lock" $(UPGRADE) -o requirements.lock pyproject.toml
+
+clean: ## Remove caches and build output (not .venv, not .tamis)
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
