@@ -73,7 +73,8 @@ def test_down_stops_what_ensure_started_and_ensure_brings_it_back_with_its_data(
     given = services.bootstrap
     before = ensure(tmp_path, bootstrap=given, redis_maxmemory=64 * MIB)
     assert command(before.redis_url, "SET kept 1").startswith("+OK")
-    assert down(tmp_path) == [f"redis at {before.redis_url} (redis-server)"]
+    (stopped,) = down(tmp_path)
+    assert stopped.startswith(f"redis at {before.redis_url} ")
     assert not redis_answers(before.redis_url)
     assert kafka_answers(given)
     assert down(tmp_path) == []
@@ -87,7 +88,7 @@ def test_down_stops_what_ensure_started_and_ensure_brings_it_back_with_its_data(
 def test_given_addresses_that_do_not_answer_are_named(tmp_path: Path):
     with pytest.raises(LocalServicesError, match=r"Kafka at 127\.0\.0\.1:1 accepts no connection"):
         ensure(tmp_path, bootstrap="127.0.0.1:1")
-    with pytest.raises(LocalServicesError, match="Redis at redis://127.0.0.1:1/0 accepts no connection"):
+    with pytest.raises(LocalServicesError, match=r"Redis at redis://127\.0\.0\.1:1/0 accepts no connection"):
         ensure(tmp_path, redis_url="redis://127.0.0.1:1/0")
 
 
@@ -95,7 +96,6 @@ def test_one_error_names_all_that_is_missing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("sys.meta_path", [])
     monkeypatch.setattr("sys.path", [])
     with pytest.raises(LocalServicesError) as raised:
         ensure(tmp_path)
@@ -106,7 +106,8 @@ def test_one_error_names_all_that_is_missing(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.faults
 def test_a_killed_broker_comes_back_on_its_port_with_its_data(own_kafka: LocalKafka, run_name: str):
     address = own_kafka.bootstrap
-    AdminClient({"bootstrap.servers": address}).create_topics([NewTopic(run_name, 1)])[run_name].result(30)
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(run_name, 1)])[run_name].result(30)
     write_in_a_transaction(address, run_name, b"kept")
     own_kafka.kill()
     assert not kafka_answers(address)
