@@ -61,6 +61,8 @@ class Container:
 
     def start(self) -> None:
         """Start the container, made on first use, and wait until it answers. Raises LocalServicesError with its log."""
+        if not (self.folder / "port.json").exists():  # a container whose folder was deleted: its port is unknown
+            self.wipe()
         if _docker("container", "inspect", self.name).returncode == 0:
             _must("start", self.name)
         else:

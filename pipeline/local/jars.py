@@ -42,7 +42,7 @@ def fetch_jars(java: Path, say: Callable[[str], None]) -> Path:
     folder = jar_folder()
     if folder.is_dir():
         return folder
-    with locked(folder.with_suffix(".lock")):
+    with locked(folder.with_name(f"{folder.name}.lock")):
         if not folder.is_dir():
             say(f"fetching Apache Kafka {KAFKA_VERSION} with Maven, 54 MB, once")
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetching-") as scratch:

@@ -103,6 +103,21 @@ def test_one_error_names_all_that_is_missing(tmp_path: Path, monkeypatch: pytest
     assert all(word in text for word in ("no docker", "no Java", "no redis-server", "apt-get install", "start Docker"))
 
 
+def test_where_docker_can_not_pull_a_process_is_started(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text('#!/bin/sh\ntest "$1" = version\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(docker.parent), prepend=":")
+    said: list[str] = []
+    found = ensure(tmp_path, bootstrap=services.bootstrap, redis_maxmemory=64 * MIB, say=said.append)
+    assert found.how == "kafka: given, redis: redis-server"
+    assert said == ["pulling redis:7", "starting redis (redis-server)"]
+    down(tmp_path)
+
+
 @pytest.mark.faults
 def test_a_killed_broker_comes_back_on_its_port_with_its_data(own_kafka: LocalKafka, run_name: str):
     address = own_kafka.bootstrap
