@@ -59,6 +59,10 @@ class Container:
     def address(self) -> str:
         return self.address_form.format(port=self.port)
 
+    @property
+    def running(self) -> bool:
+        return _docker("container", "inspect", "--format", "{{.State.Running}}", self.name).stdout.strip() == "true"
+
     def start(self) -> None:
         """Start the container, made on first use, and wait until it answers. Raises LocalServicesError with its log."""
         if not (self.folder / "port.json").exists():  # a container whose folder was deleted: its port is unknown

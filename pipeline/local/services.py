@@ -37,9 +37,6 @@ class Started:
     address: str
     how: str
 
-    def answers(self) -> bool:
-        return kafka_answers(self.address) if self.kind == "kafka" else redis_answers(self.address)
-
 
 class Server(Protocol):
     """What Docker's containers and our own processes have in common."""
@@ -48,6 +45,8 @@ class Server(Protocol):
 
     @property
     def address(self) -> str: ...
+    @property
+    def running(self) -> bool: ...
     def start(self) -> None: ...
     def stop(self) -> bool: ...
     def wipe(self) -> None: ...
@@ -72,7 +71,8 @@ def ensure(
     _check_given(bootstrap, redis_url)
     with locked(state_dir / "lock"):
         record = _read(state_dir)
-        missing = [kind for kind in addresses if kind not in given and not (kind in record and record[kind].answers())]
+        there = {kind for kind, started in record.items() if _answers(started, state_dir)}
+        missing = [kind for kind in addresses if kind not in given and kind not in there]
         for kind, backend in _choose(missing, record, say).items():
             server = _server(kind, backend, state_dir, redis_maxmemory, say)
             say(f"starting {kind} ({server.how})")
@@ -91,7 +91,7 @@ def down(state_dir: Path, *, wipe: bool = False) -> list[str]:
     with locked(state_dir / "lock"):
         record = _read(state_dir)
         for started in record.values():
-            server = _server(started.kind, started.backend, state_dir, GIB, lambda _: None)
+            server = _server(started.kind, started.backend, state_dir)
             if server.stop():
                 stopped.append(f"{started.kind} at {started.address} ({started.how})")
             if wipe:
@@ -103,7 +103,14 @@ def down(state_dir: Path, *, wipe: bool = False) -> list[str]:
 
 def status(state_dir: Path) -> list[tuple[Started, bool]]:
     """What `ensure` started for `state_dir`, each with whether it answers now."""
-    return [(started, started.answers()) for started in _read(state_dir).values()]
+    return [(started, _answers(started, state_dir)) for started in _read(state_dir).values()]
+
+
+def _answers(started: Started, state_dir: Path) -> bool:
+    """Whether ours runs and answers; another's server on a port that ours once had isn't it."""
+    server = _server(started.kind, started.backend, state_dir)
+    ask = kafka_answers if started.kind == "kafka" else redis_answers
+    return server.running and ask(started.address)
 
 
 def _check_given(bootstrap: str | None, redis_url: str | None) -> None:
@@ -149,7 +156,7 @@ def _process_problem(kind: Kind) -> str | None:
     return jvm_problem() if kind == "kafka" else redis_problem()
 
 
-def _server(kind: Kind, backend: Backend, state_dir: Path, maxmemory: int, say: Say) -> Server:
+def _server(kind: Kind, backend: Backend, state_dir: Path, maxmemory: int = GIB, say: Say = lambda _: None) -> Server:
     if backend == "docker":
         return docker_kafka(state_dir) if kind == "kafka" else docker_redis(state_dir, maxmemory)
     return LocalKafka(state_dir, say=say) if kind == "kafka" else LocalRedis(state_dir, maxmemory)

@@ -85,6 +85,16 @@ def test_down_stops_what_ensure_started_and_ensure_brings_it_back_with_its_data(
     assert not (tmp_path / "redis").exists()
 
 
+def test_a_server_of_another_on_our_old_port_is_not_taken_for_ours(services: Services, tmp_path: Path):
+    ours = ensure(tmp_path / "a", bootstrap=services.bootstrap, redis_maxmemory=64 * MIB)
+    down(tmp_path / "a")
+    other = LocalRedis(tmp_path / "b", 64 * MIB, port=int(ours.redis_url.split(":")[2].removesuffix("/0")))
+    other.start()
+    assert redis_answers(ours.redis_url)
+    assert [answers for _, answers in status(tmp_path / "a")] == [False]
+    other.stop()
+
+
 def test_given_addresses_that_do_not_answer_are_named(tmp_path: Path):
     with pytest.raises(LocalServicesError, match=r"Kafka at 127\.0\.0\.1:1 accepts no connection"):
         ensure(tmp_path, bootstrap="127.0.0.1:1")
