@@ -1,0 +1,146 @@
+"""The decision configuration as the pure stages need it: read from RunStarted's canonical JSON, nothing has a default
+here (pipeline/config.py is the one place for defaults and checks)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Literal
+
+from pipeline.domain.vocabulary import StarvationPolicy
+
+DECISION_VERSIONS: dict[str, int] = {
+    "scheduler": 1,
+    "assembler": 1,
+    "filter": 1,
+    "batcher": 1,
+    "reaper": 1,
+    "discard-reaper": 1,
+    "trainer": 1,
+}
+"""Raised when a stage would decide differently on the same input. A run keeps the versions that it was started with."""
+
+Replacement = Literal["next_prompt", "same_prompt", "new_seed"]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRule:
+    """One filter of a chain: its type and its arguments, as configured."""
+
+    type: str
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainRules:
+    """A domain's share of a batch (`quota`, groups) and its filter chain."""
+
+    name: str
+    quota: int
+    filters: tuple[FilterRule, ...]
+    filter_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssemblyRules:
+    """`count`: complete at group_size kept responses (valid) or arrivals (any). Times are run time, milliseconds."""
+
+    count: Literal["valid", "any"]
+    max_rounds: int
+    lease_ms: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRules:
+    """Evaluate before the first batch, every `every` steps and at the end; `every` 0: never. `limit` 0: all prompts."""
+
+    every: int
+    samples: int
+    max_open: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class StarvationRules:
+    """When a domain starves: K rejections in a row, acceptance under x in a window, time without progress. 0: off."""
+
+    policy: StarvationPolicy
+    rejections_in_a_row: int
+    min_acceptance: float
+    window: int
+    no_progress_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Everything that decides, for one run. Sizes in bytes, times in milliseconds of run time."""
+
+    run: str
+    seed: int
+    steps: int
+    partitions: int
+    filter_partitions: int
+    group_size: int
+    redundancy: int
+    async_ratio: float
+    max_staleness: int
+    prefetch: int
+    oversample_max: float
+    max_open_groups: int
+    domains: tuple[DomainRules, ...]
+    replacement: Replacement
+    expired_replacement: Literal["same_prompt", "next_prompt"]
+    max_attempts: int
+    max_task_bytes: int
+    max_prompt_tokens: int
+    too_long: Literal["error", "skip"]
+    assembly: AssemblyRules
+    evaluation: EvaluationRules
+    starvation: StarvationRules
+    payload_budget: int
+    max_payload_bytes: int
+    payload_ttl_ms: int
+    checkpoint_every: int
+    empty_stop_steps: int
+    tick_ms: int
+
+    def domain(self, name: str) -> DomainRules:
+        """The rules of a domain; KeyError if the run has no such domain."""
+        for rules in self.domains:
+            if rules.name == name:
+                return rules
+        raise KeyError(name)
+
+    def lead(self, domain: DomainRules) -> int:
+        """Groups that may be accepted and untrained at once: a batch, and `async_ratio` batches ahead of it."""
+        return ceil(domain.quota * self.async_ratio) + domain.quota
+
+
+def rules_of(config: str | Mapping[str, Any]) -> Rules:
+    """Read the canonical decision configuration of a RunStarted. KeyError if it is not whole."""
+    c: Mapping[str, Any] = json.loads(config) if isinstance(config, str) else config
+    return Rules(
+        **{name: c[name] for name in _PLAIN},
+        domains=tuple(_domain(d) for d in c["domains"]),
+        assembly=AssemblyRules(**{name: c["assembly"][name] for name in _names(AssemblyRules)}),
+        evaluation=EvaluationRules(**{name: c["evaluation"][name] for name in _names(EvaluationRules)}),
+        starvation=StarvationRules(
+            policy=StarvationPolicy(c["starvation"]["policy"]),
+            **{name: c["starvation"][name] for name in _names(StarvationRules) if name != "policy"},
+        ),
+    )
+
+
+def _names(cls: type[Any]) -> tuple[str, ...]:
+    return tuple(cls.__dataclass_fields__)
+
+
+_PLAIN = tuple(n for n in _names(Rules) if n not in ("domains", "assembly", "evaluation", "starvation"))
+
+
+def _domain(d: Mapping[str, Any]) -> DomainRules:
+    chain = tuple(FilterRule(f["type"], {k: v for k, v in f.items() if k != "type"}) for f in d["filters"])
+    return DomainRules(d["name"], d["quota"], chain, d["filter_hash"])

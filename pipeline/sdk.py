@@ -1,0 +1,160 @@
+"""The ports that users implement: engine, verifier, prompt source, learner.
+
+Each is named in the configuration by a dotted path (`module:factory`) and built once in the process that needs it.
+Nothing here imports Kafka, Redis or torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from typing_extensions import Buffer
+
+FinishReason = Literal["stop", "length", "abort"]
+Failure = Literal["timeout", "env_failed", "aborted", "empty", "too_long", "payload_expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierBinding:
+    """Which verifier judges a response to this prompt, against what, and how much its score weighs."""
+
+    name: str
+    target: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What there is to do for one prompt, as the source renders it. Travels as opaque bytes."""
+
+    id: str
+    text: str
+    token_ids: tuple[int, ...]
+    verifiers: tuple[VerifierBinding, ...]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class PromptSource(Protocol):
+    """A finite, ordered set of prompts per domain. Deterministic: the same arguments give the same task for ever."""
+
+    content_hash: str
+    """SHA-256 (hex) of everything that decides what `at` returns; it is written into RunStarted."""
+
+    def domains(self) -> Sequence[str]:
+        """The domains that this source has prompts for."""
+        ...
+
+    def size(self, domain: str) -> int:
+        """Prompts in one pass (epoch) of a domain."""
+        ...
+
+    def at(self, domain: str, ordinal: int, epoch: int) -> Task:
+        """The task at a place in the order, `0 <= ordinal < size(domain)`; each epoch may have its own order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """One response to sample. `seed` is fixed by group, slot and round, so a slot done again asks the same question."""
+
+    response_id: str
+    text: str
+    token_ids: tuple[int, ...]
+    seed: int
+    greedy: bool
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What an engine answers. Lengths of `token_ids`, `logprobs` and `loss_mask` agree.
+
+    token_ids: int32 or int64 ids of the response; logprobs: float32 log-probabilities under the sampling policy, <= 0;
+    loss_mask: 1 where a token was sampled by the policy, 0 where an environment wrote it (None: all ones).
+    version_spans: (start, end, policy version) in token positions; None: the whole response is of the loaded version.
+    Sequences and buffers (array.array, numpy, memoryview) are both taken; buffers are not copied token by token.
+    """
+
+    token_ids: Sequence[int] | Buffer
+    logprobs: Sequence[float] | Buffer
+    text: str
+    finish_reason: FinishReason = "stop"
+    loss_mask: Sequence[int] | Buffer | None = None
+    version_spans: tuple[tuple[int, int, int], ...] | None = None
+    entropy: float | None = None
+    failed: Failure | None = None
+    detail: str | None = None
+
+
+class Engine(Protocol):
+    """Samples responses. `batch` requests at most go into one call; `concurrency` calls may be under way at once.
+
+    A server with continuous batching has batch 1 and a high concurrency; an in-process model the opposite. An
+    exception fails all requests of its call, each with the reason `env_failed` (`aborted` for a cancellation that the
+    engine raises itself). A call is cancelled when nobody waits for any of its answers.
+    """
+
+    batch: int
+    concurrency: int
+
+    async def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Sample]:
+        """One Sample for each request, in order."""
+        ...
+
+    async def load_policy(self, path: Path, version: int) -> None:
+        """Called while no request is under way; all later samples are of this version."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRequest:
+    """One response to judge: its text, the target its binding names, and the task's metadata."""
+
+    response_id: str
+    text: str
+    target: str
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A verifier's answer. `value` None means that it could not judge; it never means wrong."""
+
+    value: float | None
+    outcome: str = "ok"
+    components: Mapping[str, float] = field(default_factory=dict)
+
+
+class Verifier(Protocol):
+    """Judges responses; a call may take a batch. An exception or a wrong type leaves the responses ungraded."""
+
+    batch: int
+    concurrency: int
+
+    async def score(self, requests: Sequence[ScoreRequest]) -> Sequence[Score]:
+        """One Score for each request, in order."""
+        ...
+
+
+class Learner(Protocol):
+    """Turns batches into better policies. Called from one thread, in order, never inside a transaction."""
+
+    def load(self, path: Path) -> None:
+        """Restore weights, optimizer and random state from a checkpoint that `save` wrote."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write a whole checkpoint to a file that doesn't exist yet."""
+        ...
+
+    def export(self, path: Path) -> None:
+        """Write the policy that engines load to a file that doesn't exist yet."""
+        ...
+
+    def train(self, batch: Any) -> Mapping[str, float]:
+        """One optimizer step on a `pipeline.training.batches.Batch`; returns finite metrics."""
+        ...
