@@ -1,0 +1,151 @@
+"""Kafka clients with the one set of settings that this pipeline relies on (docs/architecture.md says why).
+
+Time limits: a transaction that its owner doesn't end is ended by the broker after 5 s; a member that is silent for 6 s
+loses its partitions.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from pipeline.domain.topology import READS, StageName
+from pipeline.log.topics import MAX_RECORD_BYTES, PREFIX, check_run_name, group_name, topic_name
+
+TRANSACTION_TIMEOUT_MS: Final = 5_000
+SESSION_TIMEOUT_MS: Final = 6_000
+log = structlog.get_logger(__name__)
+
+Settings = dict[str, Any]
+OnChange = Callable[[Consumer, list[Any]], None]
+
+
+def own_slot() -> str:
+    """This process's slot: TAMIS_SLOT, else the host name, which a container keeps when it is restarted in place."""
+    return os.environ.get("TAMIS_SLOT") or socket.gethostname()
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where the log is, which run, and who asks. `security` goes to every client as it is (`security.protocol`,
+    `sasl.*`, `ssl.*`). Two live processes of one stage must not have the same slot: they would fence each other."""
+
+    bootstrap: str
+    run: str
+    slot: str = field(default_factory=own_slot)
+    security: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_run_name(self.run)
+
+
+def base_settings(connection: Connection) -> Settings:
+    """What all clients have in common."""
+    return {
+        "bootstrap.servers": connection.bootstrap,
+        "error_cb": _log_error,
+        "log_level": 3,
+        "reconnect.backoff.max.ms": 1_000,
+        "topic.metadata.propagation.max.ms": 5_000,
+        **connection.security,
+    }
+
+
+def reader_settings(connection: Connection) -> Settings:
+    """Settings of every consumer: committed records only, no automatic commits, never from where nobody asked for.
+    Memory: at most 64 MB of prefetched records."""
+    return {
+        **base_settings(connection),
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 100,
+        "fetch.queue.backoff.ms": 10,
+        "fetch.message.max.bytes": 4 << 20,
+        "fetch.max.bytes": 32 << 20,
+        "receive.message.max.bytes": 100 << 20,
+        "queued.min.messages": 20_000,
+        "queued.max.messages.kbytes": 64 << 10,
+    }
+
+
+def stage_consumer(
+    connection: Connection, stage: StageName, on_assign: OnChange, on_revoke: OnChange, on_lost: OnChange
+) -> Consumer:
+    """A member of the stage's group, subscribed to the stage's one input topic."""
+    consumer = Consumer(
+        {
+            **reader_settings(connection),
+            "group.id": group_name(connection.run, stage),
+            "group.protocol": "classic",
+            "group.instance.id": f"{stage.value}-{connection.slot}",
+            "partition.assignment.strategy": "range",
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": 1_000,
+            "max.poll.interval.ms": 300_000,
+        }
+    )
+    consumer.subscribe(
+        [topic_name(connection.run, READS[stage])], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost
+    )
+    return consumer
+
+
+def plain_consumer(connection: Connection) -> Consumer:
+    """A reader in no group: for `assign()`. It reports the end of a partition, and commits nothing."""
+    return Consumer(
+        {**reader_settings(connection), "group.id": f"{PREFIX}.{connection.run}.readers", "enable.partition.eof": True}
+    )
+
+
+def producer_settings(connection: Connection) -> Settings:
+    """Settings of every producer: idempotent, all replicas; records gather for 5 ms unless a commit is waiting."""
+    return {
+        **base_settings(connection),
+        "enable.idempotence": True,
+        "acks": "all",
+        "linger.ms": 5,
+        "batch.size": 1 << 20,
+        "compression.type": "lz4",
+        "message.max.bytes": MAX_RECORD_BYTES,
+        "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 256 << 10,
+    }
+
+
+def transactional_producer(connection: Connection, stage: StageName) -> Producer:
+    """The producer of a stage's slot. Its `transactional.id` is stable: a restart ends what was left open."""
+    return Producer(
+        {
+            **producer_settings(connection),
+            "transactional.id": f"{group_name(connection.run, stage)}.{connection.slot}",
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "retry.backoff.ms": 1,
+            "retry.backoff.max.ms": 5,
+        }
+    )
+
+
+def fact_producer(connection: Connection) -> Producer:
+    """A producer for facts from outside: idempotent, without transactions."""
+    return Producer({**producer_settings(connection), "message.timeout.ms": 30_000})
+
+
+def admin_client(connection: Connection) -> AdminClient:
+    """For topics, groups and offsets."""
+    return AdminClient(base_settings(connection))
+
+
+def _log_error(error: KafkaError) -> None:
+    """Errors of the client as a whole; those that matter come back from the call that they break."""
+    log.warning("kafka", error=error.str(), code=error.name())

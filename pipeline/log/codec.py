@@ -1,0 +1,178 @@
+"""Events as bytes: Avro single-object encoding, which is a marker, the schema's fingerprint, the body.
+
+A record says by itself what it is, in Kafka and in an archive. `decode` is total: any bytes give an event, a `Poison`
+with its reason, or an `UnknownSchema`, for which the process must stop (a newer release wrote it).
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from fastavro import schemaless_reader, schemaless_writer
+
+from pipeline.domain.events import EVENTS, Event, Member
+from pipeline.domain.vocabulary import DeadLetterReason
+from pipeline.log.binary import Malformed, Read, Write
+from pipeline.log.compile import codec_of
+from pipeline.log.schemas import SchemaVersion, read_schema, versions
+
+MARKER: Final = b"\xc3\x01"
+HEAD: Final = 10
+
+
+class Poison(Exception):
+    """A value that is no event: `reason` for the dead letter, `detail` for a person."""
+
+    def __init__(self, reason: DeadLetterReason, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class UnknownSchema(Exception):
+    """A record written with a schema that this release doesn't have."""
+
+    def __init__(self, fingerprint: bytes) -> None:
+        super().__init__(
+            f"schema fingerprint {fingerprint.hex()} is not in schemas/lock.json; "
+            "a newer release wrote this record: upgrade this process"
+        )
+        self.fingerprint = fingerprint
+
+
+class _Known(NamedTuple):
+    name: str
+    read: Read
+
+
+@cache
+def _tables() -> tuple[dict[type[Event], tuple[bytes, Write]], dict[bytes, _Known]]:
+    """Writers by class, with the newest version of each; readers by the ten first bytes, for every version."""
+    every = [version for version in versions() if version.event in EVENTS]
+    newest = {version.event: version for version in every}
+    writers, readers = dict[type[Event], tuple[bytes, Write]](), dict[bytes, _Known]()
+    for version in every:
+        cls = EVENTS[version.event]
+        codec, head = codec_of(cls), MARKER + version.fingerprint
+        if version is newest[version.event]:
+            writers[cls] = (head, codec.writers[cls])
+        read = codec.read if version is newest[version.event] else _upgraded(version, newest[version.event], codec.read)
+        readers[head] = _Known(version.event, read)
+    return writers, readers
+
+
+def _upgraded(old: SchemaVersion, new: SchemaVersion, read: Read) -> Read:
+    """Reads an older version: Avro resolves it to the newest, whose bytes are then read as usual. Slow, and rare."""
+    old_schema, new_schema = read_schema(old.event, old.version), read_schema(new.event, new.version)
+
+    def read_old(data: bytes, at: int) -> tuple[Any, int]:
+        source, resolved = io.BytesIO(data), io.BytesIO()
+        source.seek(at)
+        schemaless_writer(resolved, new_schema, schemaless_reader(source, old_schema, new_schema))
+        return read(resolved.getvalue(), 0)[0], source.tell()
+
+    return read_old
+
+
+def encode(event: Event) -> bytes:
+    """The event's bytes. Unwritable (a TypeError) names a field whose value isn't of its type."""
+    head, write = _tables()[0][type(event)]
+    return head + write(event)
+
+
+def decode(value: bytes | None) -> Event:
+    """The event in a record's value; raises Poison or UnknownSchema."""
+    known = _tables()[1].get(value[:HEAD]) if value is not None else None
+    if value is None or known is None:
+        raise _unreadable(value)
+    event: Event
+    try:
+        event, end = known.read(value, HEAD)
+    except Malformed as error:
+        where = ".".join((known.name, *error.field))
+        raise Poison(error.reason, f"{where}: {error.detail}") from error
+    if end != len(value):
+        raise _wrong_end(known.name, end, len(value))
+    return event
+
+
+def _wrong_end(name: str, end: int, size: int) -> Poison:
+    if end > size:
+        return Poison(DeadLetterReason.TRUNCATED, f"{name}: {end - size} bytes are missing at the end")
+    return Poison(DeadLetterReason.TRAILING_BYTES, f"{name}: {size - end} bytes too many at the end")
+
+
+def _unreadable(value: bytes | None) -> Exception:
+    if value is None:
+        return Poison(DeadLetterReason.NULL_VALUE, "the record has no value")
+    if not value:
+        return Poison(DeadLetterReason.EMPTY_VALUE, "the record's value has no bytes")
+    if value[:2] != MARKER[: len(value)]:
+        return Poison(DeadLetterReason.NO_MARKER, f"starts with {value[:2].hex(' ')}, expected c3 01")
+    if len(value) < HEAD:
+        return Poison(DeadLetterReason.TRUNCATED, f"{len(value)} bytes; marker and fingerprint alone are {HEAD}")
+    return UnknownSchema(value[2:HEAD])
+
+
+class Members:
+    """The members of a group as one Avro array (`schemas/member`), without marker: it travels inside events."""
+
+    def __init__(self) -> None:
+        codec = codec_of(tuple[Member, ...])
+        self._write: Callable[[Any], bytes] = codec.writers[tuple]
+        self._read = codec.read
+
+    def encode(self, members: tuple[Member, ...]) -> bytes:
+        """One Avro-encoded array."""
+        return self._write(members)
+
+    def decode(self, encoded: bytes) -> tuple[Member, ...]:
+        """The members again, equal to those that were encoded; raises Poison."""
+        return read_whole(self._read, encoded, "members")  # type: ignore[no-any-return]
+
+
+def read_whole(read: Read, data: bytes, name: str) -> Any:
+    """A value that must fill its bytes exactly; raises Poison."""
+    try:
+        value, end = read(data, 0)
+    except Malformed as error:
+        raise Poison(error.reason, f"{'.'.join((name, *error.field))}: {error.detail}") from error
+    except IndexError as error:
+        raise Poison(DeadLetterReason.TRUNCATED, f"{name}: the bytes end too early") from error
+    if end != len(data):
+        raise _wrong_end(name, end, len(data))
+    return value
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event for people and for JSON tools: enums by name, bytes in base64, NaN and infinities as text."""
+    return {"event": type(event).__name__, **_fields(event)}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case StrEnum():
+            return value.value
+        case bytes():
+            return base64.b64encode(value).decode()
+        case float() if not math.isfinite(value):
+            return str(value)
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case dict():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case _ if is_dataclass(value):
+            return _fields(value)
+        case _:
+            return value

@@ -1,0 +1,65 @@
+"""Why a process of the log ends, or starts over.
+
+LogError
+├── Stop         the log, or what is asked of it, is not as it must be: a person has to act
+├── Unreachable  no broker answers
+├── Fenced       another process has taken over: end, quietly
+├── Fatal        the client is beyond use: end, and let the supervisor start a new process
+└── Aborted      the transaction was undone: throw the state away and rebuild it from the log
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+
+class LogError(Exception):
+    """Base of all. `exit_code` is the process's."""
+
+    exit_code = 1
+
+
+class Stop(LogError):
+    """Something that no restart mends; the message names it, and the next step."""
+
+    exit_code = 2
+
+
+class Unreachable(LogError):
+    """No broker at the address."""
+
+    exit_code = 3
+
+
+class Fenced(LogError):
+    """Another process has this one's slot or partitions."""
+
+    exit_code = 4
+
+
+class Fatal(LogError):
+    """An error after which the client can't go on."""
+
+    exit_code = 5
+
+
+class Aborted(LogError):
+    """A transaction was aborted: nothing of it will ever be seen."""
+
+    exit_code = 6
+
+
+FENCING: Final = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.FENCED_INSTANCE_ID,
+    }
+)
+"""Errors that say: another has the same slot."""
+
+REFUSED: Final = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, *FENCING})
+"""Errors of sent offsets that say: this process isn't in the group any more."""
