@@ -167,8 +167,8 @@ class Header:
 
 @event
 class PromptIssued(Event):
-    """A prompt was given out as a group of `group_size` responses, `redundancy` more started. `replaces` names the ended
-    group that this one answers; `root` is the first of the lineage, `attempt` counts from 1."""
+    """A prompt was given out as a group of `group_size` responses, `redundancy` more started. `replaces` names the
+    ended group that this one answers; `root` is the first of the lineage, `attempt` counts from 1."""
 
     group_id: str
     prompt: PromptRef
@@ -517,8 +517,8 @@ class BatchSkipped(Event):
 
 @event
 class BatchReturned(Event):
-    """A formed batch won't be trained on. `lost` names the groups whose payloads are missing or damaged; `trained`: it had
-    its BatchTrained, which no checkpoint covers."""
+    """A formed batch won't be trained on. `lost` names the groups whose payloads are missing or damaged; `trained`: it
+    had its BatchTrained, which no checkpoint covers."""
 
     batch: int
     reason: ReturnReason
@@ -639,7 +639,7 @@ class RunFinished(Event):
     at: Millis
 
 
-# ---------------------------------------------------------------------------------------- drops, dead letters, snapshots
+# --------------------------------------------------------------------------------------- drops, dead letters, snapshots
 
 
 @event
@@ -683,7 +683,7 @@ class SnapshotChunk(Event):
     at: Millis
 
 
-# ------------------------------------------------------------------------------------------- inputs that are not records
+# ------------------------------------------------------------------------------------------ inputs that are not records
 
 
 @dataclass(frozen=True, slots=True)

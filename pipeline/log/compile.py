@@ -25,6 +25,8 @@ def codec_of(kind: Any) -> Codec:
 def _codec_of(kind: Any) -> Codec:
     if kind in SCALARS:
         return SCALARS[kind]
+    if kind is None:
+        return SCALARS[type(None)]
     if branches := choices(kind):
         return union(tuple(codec_of(branch) for branch in branches))
     if is_dataclass(kind) and isinstance(kind, type):

@@ -66,7 +66,7 @@ def symbol(member: StrEnum) -> str:
 def _schema(kind: Any, seen: set[str], path: str) -> Schema:
     if kind in PLAIN:
         return PLAIN[kind]
-    if kind is type(None):
+    if kind in (None, type(None)):
         return "null"
     if branches := choices(kind):
         return [_schema(branch, seen, path) for branch in branches]
