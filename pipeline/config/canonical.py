@@ -1,0 +1,106 @@
+"""The recorded form of a configuration: one JSON text for everything that decides, the same for the same decisions.
+
+Keys are sorted, numbers finite, times in milliseconds, sizes in bytes. `domains` is a list, in the order of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path as File
+from typing import Any
+
+from pipeline.config.errors import ConfigError, Path
+from pipeline.config.files import document
+from pipeline.config.filters import GroupFilter
+from pipeline.config.load import validated
+from pipeline.config.models import DecisionConfig
+from pipeline.config.values import FACTORY
+
+_PAYLOAD = {"payload_budget": "budget", "max_payload_bytes": "max_bytes", "payload_ttl_ms": "ttl_ms"}
+_WRITTEN_ONLY = {"batch_size", "domains", "filters", "payload"}
+_TIMED = ("assembly", "starvation")
+
+
+def canonical(config: DecisionConfig) -> str:
+    """The configuration as RunStarted records it. Its payload budget must be resolved."""
+    if config.payload.budget is None:
+        message = "is not known; call resolve_budget first"
+        raise ConfigError.of("budget_unresolved", message, ("payload", "budget"))
+    tree = config.model_dump(exclude=_WRITTEN_ONLY)
+    tree["domains"] = [_domain(config, name, quota) for name, quota in config.quotas().items()]
+    tree |= {recorded: getattr(config.payload, name) for recorded, name in _PAYLOAD.items()}
+    return _json(tree)
+
+
+def parse_canonical(text: str) -> DecisionConfig:
+    """The configuration again, from RunStarted alone."""
+    tree = json.loads(text)
+    domains = tree.pop("domains")
+    tree["domains"] = {d["name"]: {"quota": d["quota"], "filters": d["filters"]} for d in domains}
+    tree["payload"] = {name: tree.pop(recorded) for recorded, name in _PAYLOAD.items()}
+    payload = tree["payload"]
+    payload["max"] = payload.pop("max_bytes")
+    for section in (tree, payload, *(tree[name] for name in _TIMED)):
+        for key in [key for key in section if key.endswith("_ms")]:
+            section[key.removesuffix("_ms")] = f"{section.pop(key)}ms"
+    return validated(DecisionConfig, document(tree, "RunStarted.config"))
+
+
+def config_hash(text: str) -> str:
+    """SHA-256 (hex) of a canonical configuration."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def filter_hash(chain: Sequence[GroupFilter]) -> str:
+    """What a chain is known by in events: equal if and only if the filters and all their settings are."""
+    return hashlib.sha256(_json([link.model_dump() for link in chain]).encode()).hexdigest()[:16]
+
+
+def filter_hashes(config: DecisionConfig) -> dict[str, str]:
+    """The filter hash of each domain."""
+    return {name: filter_hash(config.chain(name)) for name in config.domains}
+
+
+def source_hashes(config: DecisionConfig) -> dict[str, str]:
+    """SHA-256 (hex) of the source file of every factory that is not Tamis' own, by its dotted path."""
+    return {
+        factory: _source_hash(factory, path)
+        for path, factory in _factories(config.model_dump())
+        if not factory.startswith("pipeline.")
+    }
+
+
+def _domain(config: DecisionConfig, name: str, quota: int) -> dict[str, Any]:
+    chain = config.chain(name)
+    filters = [link.model_dump() for link in chain]
+    return {"name": name, "quota": quota, "filters": filters, "filter_hash": filter_hash(chain)}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _factories(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Every factory that is named under a key `factory`, in options too (a tokenizer's, for one)."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == "factory" and isinstance(item, str) and FACTORY.match(item):
+                yield (*path, key), item
+            yield from _factories(item, (*path, key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _factories(item, (*path, index))
+
+
+def _source_hash(factory: str, path: Path) -> str:
+    module = factory.partition(":")[0]
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError) as error:
+        raise ConfigError.of("module_not_found", f"{factory}: {error}; install it or mend the name", path) from error
+    if spec is None or spec.origin is None or not File(spec.origin).is_file():
+        raise ConfigError.of("module_not_found", f"{factory}: no source file of {module} is found; install it", path)
+    return hashlib.sha256(File(spec.origin).read_bytes()).hexdigest()

@@ -1,0 +1,156 @@
+"""What must hold between the settings of a run. Each check yields named problems that say what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil
+
+from pipeline.config.errors import ConfigError, Problem, nearest
+from pipeline.config.filters import MaxTokens, MinTokens
+from pipeline.config.models import DecisionConfig
+from pipeline.sdk import PromptSource
+
+Check = Callable[[DecisionConfig], Iterator[Problem]]
+
+
+def check(config: DecisionConfig) -> list[Problem]:
+    """All problems that the configuration shows by itself; none: it can run."""
+    broken = [*_shares(config), *_chains(config)]
+    return broken or [problem for rule in _CHECKS for problem in rule(config)]
+
+
+def check_source(config: DecisionConfig, source: PromptSource, key: str = "prompts") -> None:
+    """Raise ConfigError unless the source has prompts for every domain, and every verifier that they name exists.
+
+    The last can be told only for a source with an attribute `verifiers`: where each name was first seen."""
+    wanted = config.domains if key == "prompts" else source.domains()
+    problems = [
+        Problem("no_prompts", ("domains", name), f"{key} has none for it; {nearest(name, source.domains())}")
+        for name in wanted
+        if name not in source.domains() or source.size(name) < 1
+    ]
+    seen: Mapping[str, str] = getattr(source, "verifiers", {})
+    for name in seen.keys() - config.verifiers.keys():
+        message = (
+            f"{seen[name]} names the verifier {name!r}, which is not configured; {nearest(name, config.verifiers)}"
+        )
+        problems.append(Problem("unknown_verifier", ("verifiers",), message))
+    if problems:
+        raise ConfigError(sorted(problems, key=str))
+
+
+def _shares(config: DecisionConfig) -> Iterator[Problem]:
+    by_proportion = config.batch_size is not None
+    wanted, other = ("proportion", "quota") if by_proportion else ("quota", "proportion")
+    for name, domain in config.domains.items():
+        if getattr(domain, wanted) is None or getattr(domain, other) is not None:
+            why = "with batch_size" if by_proportion else "without batch_size"
+            yield Problem("share", ("domains", name), f"expected a {wanted}, and no {other}, {why}")
+            return
+    total = sum(domain.proportion or 0.0 for domain in config.domains.values())
+    if by_proportion and abs(total - 1) > 0.01:
+        yield Problem("proportions", ("domains",), f"the proportions add up to {total:g}; expected 1")
+    for name, quota in config.quotas().items():
+        if quota < 1:
+            message = f"its quota of batch_size {config.batch_size} is {quota}; expected at least 1: raise batch_size"
+            yield Problem("quota_below_one", ("domains", name), message)
+
+
+def _chains(config: DecisionConfig) -> Iterator[Problem]:
+    for name, domain in config.domains.items():
+        if domain.filters and name in config.filters:
+            message = f"given twice, here and as filters.{name}; keep one"
+            yield Problem("filters_twice", ("domains", name, "filters"), message)
+        if not (domain.filters or name in config.filters or "default" in config.filters):
+            message = (
+                "the domain has no filters, and filters.default is not given; add one ({type: no_filter} keeps all)"
+            )
+            yield Problem("no_filters", ("domains", name), message)
+    for name in config.filters.keys() - config.domains.keys() - {"default"}:
+        yield Problem("unknown_domain", ("filters", name), f"no such domain; {nearest(name, config.domains)}")
+
+
+def _group_of_one(config: DecisionConfig) -> Iterator[Problem]:
+    if config.group_size > 1:
+        return
+    for name in config.domains:
+        for link in config.chain(name):
+            if link.needs_spread:
+                message = (
+                    f"is 1, but the filter {link.type} of domain {name} needs a spread of rewards; expected at least 2"
+                )
+                yield Problem("group_of_one", ("group_size",), message)
+
+
+def _lead(config: DecisionConfig) -> Iterator[Problem]:
+    for name, quota in config.quotas().items():
+        lead, needed = ceil(quota * config.async_ratio) + quota, (1 + config.prefetch) * quota
+        if lead < needed:
+            message = (
+                f"is {config.prefetch}, which needs a lead of {needed} groups of domain {name}; async_ratio "
+                f"{config.async_ratio:g} allows {lead}: lower prefetch or raise async_ratio to {config.prefetch}"
+            )
+            yield Problem("lead_too_small", ("prefetch",), message)
+
+
+def _staleness(config: DecisionConfig) -> Iterator[Problem]:
+    least = ceil(config.async_ratio)
+    if config.max_staleness < least:
+        message = f"is {config.max_staleness}; with async_ratio {config.async_ratio:g} expected at least {least}"
+        yield Problem("staleness_too_small", ("max_staleness",), message)
+
+
+def _times(config: DecisionConfig) -> Iterator[Problem]:
+    deadline, lease, ttl = config.assembly.deadline_ms, config.assembly.lease_ms, config.payload.ttl_ms
+    if ttl <= deadline:
+        message = f"is {ttl / 1000:g} s; expected more than assembly.deadline, {deadline / 1000:g} s"
+        yield Problem("ttl_too_short", ("payload", "ttl"), message)
+    if lease > deadline:
+        message = f"is {lease / 1000:g} s; expected at most assembly.deadline, {deadline / 1000:g} s"
+        yield Problem("lease_too_long", ("assembly", "lease"), message)
+
+
+def _filter_partitions(config: DecisionConfig) -> Iterator[Problem]:
+    if config.filter_partitions not in (1, config.partitions):
+        message = f"is {config.filter_partitions}; expected 1, or {config.partitions} as partitions"
+        yield Problem("filter_partitions", ("filter_partitions",), message)
+
+
+def _evaluation(config: DecisionConfig) -> Iterator[Problem]:
+    if config.evaluation.every and config.eval_prompts is None:
+        message = f"is {config.evaluation.every}, but there are no eval_prompts: give some, or set it to 0"
+        yield Problem("no_eval_prompts", ("evaluation", "every"), message)
+    if config.eval_prompts == config.prompts:
+        message = "the same as prompts: an evaluation on trained prompts measures memory; name other prompts"
+        yield Problem("eval_is_train", ("eval_prompts",), message)
+
+
+def _tokens(config: DecisionConfig) -> Iterator[Problem]:
+    least = max((p.value for p in config.response_filter if isinstance(p, MinTokens)), default=0)
+    most = min((p.value for p in config.response_filter if isinstance(p, MaxTokens)), default=least)
+    if least > most:
+        message = f"min_tokens {least} and max_tokens {most} reject every response; raise max_tokens to {least}"
+        yield Problem("rejects_all", ("response_filter",), message)
+
+
+def _budget(config: DecisionConfig) -> Iterator[Problem]:
+    budget, batch = config.payload.budget, config.batch_bytes()
+    if budget is not None and budget < batch:
+        message = (
+            f"is {budget}, less than one batch may take: {batch} bytes = {sum(config.quotas().values())} groups × "
+            f"{config.group_size + config.redundancy} responses × payload.max {config.payload.max_bytes}; "
+            f"raise it to {batch}, or lower payload.max"
+        )
+        yield Problem("budget_too_small", ("payload", "budget"), message)
+
+
+_CHECKS: Sequence[Check] = (
+    _group_of_one,
+    _lead,
+    _staleness,
+    _times,
+    _filter_partitions,
+    _evaluation,
+    _tokens,
+    _budget,
+)

@@ -1,0 +1,150 @@
+import copy
+
+import pytest
+
+from pipeline.config import ConfigError, parse
+from pipeline.plugins import build, engine, eval_prompts, learner, prompts, verifier
+from pipeline.sdk import Engine, Learner, PromptSource, Verifier
+
+MODULE = """
+class Seen:
+    def __init__(self, seed, options):
+        self.seed, self.options = seed, options
+
+class Source(Seen):
+    content_hash = "h"
+    def domains(self): return ["math"]
+    def size(self, domain): return 1
+    def at(self, domain, ordinal, epoch): ...
+
+class Samples(Seen):
+    batch = concurrency = 1
+    async def generate(self, requests): ...
+    async def load_policy(self, path, version): ...
+
+class Judge(Seen):
+    batch = concurrency = 1
+    async def score(self, requests): ...
+
+class Learns(Seen):
+    device, layout, pad_id = "cpu", "padded", 0
+    def load(self, path): ...
+    def save(self, path): ...
+    def export(self, path): ...
+    def train(self, batch): ...
+
+class Blocking(Judge):
+    def score(self, requests): ...
+
+class Narrow(Judge):
+    async def score(self): ...
+
+class NoMethod(Judge):
+    score = 3
+
+class Batchless(Judge):
+    batch = True
+
+class Endless(Judge):
+    concurrency = 0
+
+class Strange(Learns):
+    layout = "diagonal"
+
+class Nowhere(Learns):
+    device = None
+
+class Mute(Seen):
+    batch = concurrency = 1
+
+def one(seed): ...
+
+def broken(seed, options): raise RuntimeError("no socket")
+
+def greedy(seed, options):
+    options["deep"]["x"] = 2
+    options["new"] = 1
+    return Judge(seed, options)
+
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path, monkeypatch):
+    (tmp_path / "given_plugins.py").write_text(MODULE)
+    (tmp_path / "broken_plugins.py").write_text("import a_module_that_is_not_there")
+    (tmp_path / "worse_plugins.py").write_text("1/0")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_what_the_configuration_names_is_built_with_seed_and_options(tree):
+    config = parse(
+        tree(
+            seed=5,
+            prompts={"factory": "given_plugins:Source", "options": {"x": 1}},
+            engine={"factory": "given_plugins:Samples", "options": {"x": 2}},
+            learner={"factory": "given_plugins:Learns", "options": {"x": 3}},
+            verifiers={"v": {"factory": "given_plugins:Judge", "options": {"x": 4}}},
+        )
+    )
+    built = [prompts(config), engine(config), learner(config), verifier(config, "v")]
+    assert [(type(b).__name__, b.seed, b.options) for b in built] == [
+        ("Source", 5, {"x": 1}),
+        ("Samples", 5, {"x": 2}),
+        ("Learns", 5, {"x": 3}),
+        ("Judge", 5, {"x": 4}),
+    ]
+    assert eval_prompts(config) is None
+    with pytest.raises(ConfigError, match=r"verifiers\.w is not configured; expected one of: v"):
+        verifier(config, "w")
+
+
+def test_the_key_that_names_a_wrong_plugin_is_named(tree):
+    config = parse(tree(verifiers={"v": {"factory": "given_plugins:Jugde"}}, eval_prompts={"factory": "gone:X"}))
+    with pytest.raises(
+        ConfigError, match=r"^verifiers\.v\.factory: given_plugins has no 'Jugde'; did you mean 'Judge'"
+    ):
+        verifier(config, "v")
+    with pytest.raises(ConfigError, match=r"^eval_prompts\.factory: there is no module 'gone'"):
+        eval_prompts(config)
+
+
+@pytest.mark.parametrize(
+    ("factory", "port", "name", "hint"),
+    [
+        ("given_plugins", Verifier, "bad_factory", "package.module:attribute"),
+        ("gone_plugins:X", Verifier, "module_not_found", "no module 'gone_plugins'"),
+        ("gone.inner:X", Verifier, "module_not_found", "no module 'gone'"),
+        ("broken_plugins:X", Verifier, "import_failed", "a_module_that_is_not_there"),
+        ("worse_plugins:X", Verifier, "import_failed", "ZeroDivisionError"),
+        ("given_plugins:number", Verifier, "not_callable", "3"),
+        ("given_plugins:one", Verifier, "bad_signature", "factory(seed, options)"),
+        ("given_plugins:broken", Verifier, "plugin_failed", "RuntimeError: no socket"),
+        ("given_plugins:Mute", Verifier, "not_a_port", "lacks the method 'score'"),
+        ("given_plugins:Seen", Verifier, "not_a_port", "lacks the attribute 'batch'"),
+        ("given_plugins:Blocking", Verifier, "not_a_port", "async def"),
+        ("given_plugins:Narrow", Verifier, "bad_signature", "'score' can't be called with (requests)"),
+        ("given_plugins:NoMethod", Verifier, "not_a_port", "expected a method"),
+        ("given_plugins:Batchless", Verifier, "not_a_port", "batch is True"),
+        ("given_plugins:Endless", Verifier, "not_a_port", "concurrency is 0"),
+        ("given_plugins:Strange", Learner, "not_a_port", "one of padded, packed"),
+        ("given_plugins:Nowhere", Learner, "not_a_port", "device is None; expected str"),
+        ("given_plugins:Judge", Engine, "not_a_port", "makes no Engine"),
+        ("given_plugins:Judge", Learner, "not_a_port", "makes no Learner"),
+        ("given_plugins:Judge", PromptSource, "not_a_port", "makes no PromptSource"),
+    ],
+)
+def test_a_wrong_plugin_is_refused_with_what_is_wrong(factory, port, name, hint):
+    with pytest.raises(ConfigError) as error:
+        build(factory, 0, {}, "some.key", port)
+    (problem,) = error.value.problems
+    assert (problem.name, problem.path) == (name, ("some", "key"))
+    assert hint in problem.message
+
+
+def test_a_plugin_cannot_change_the_configuration():
+    options = {"deep": {"x": 1}}
+    before = copy.deepcopy(options)
+    build("given_plugins:greedy", 0, options, "key", Verifier)
+    assert options == before
