@@ -1,0 +1,145 @@
+"""How groups fare: counts by name, who is open, how long they take. A part of the run's view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pipeline.domain import events as e
+from pipeline.domain.topology import StageName
+from pipeline.domain.vocabulary import Category, Purpose, Reason
+from pipeline.history.rows import Counts
+from pipeline.history.series import Rate, Spread
+
+_MOST_WAITING: Final = 100_000
+
+
+def count(into: dict[str, int], name: str, many: int = 1) -> None:
+    """Add to a counter."""
+    into[str(name)] = into.get(str(name), 0) + many
+
+
+@dataclass(slots=True)
+class GroupCounts:
+    """Dicts count by the vocabulary's names; `rejected` tells constant groups apart (`zero_std/all_zero`). Of the training
+    groups judged since `take_sampled_reward`, `_judged` have a mean reward, and `_rewards` is the sum of these."""
+
+    opened: int = 0
+    opened_eval: int = 0
+    open_train: int = 0
+    open_eval: int = 0
+    replacements: int = 0
+    assembled: int = 0
+    accepted: int = 0
+    kept_by_guard: int = 0
+    evaluated: int = 0
+    deselected: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    categories: dict[str, int] = field(default_factory=dict)
+    expired: dict[str, int] = field(default_factory=dict)
+    waived: dict[str, int] = field(default_factory=dict)
+    skipped_prompts: dict[str, int] = field(default_factory=dict)
+    assembly: Spread = field(default_factory=Spread)
+    recent_assembly: Spread = field(default_factory=Spread)
+    rate: Rate = field(default_factory=Rate)
+    _judged: int = 0
+    _rewards: float = 0.0
+    _open: dict[str, Purpose] = field(default_factory=dict)
+    _opened_ms: dict[str, int] = field(default_factory=dict)
+    _assembled_ms: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def totals(self) -> Counts:
+        """The verdicts' running totals, as of now."""
+        return Counts(self.accepted, dict(self.rejected))
+
+    def take_sampled_reward(self) -> float | None:
+        """The mean reward of the training groups judged since the last call, rejected ones included."""
+        mean = self._rewards / self._judged if self._judged else None
+        self._judged, self._rewards = 0, 0.0
+        return mean
+
+    def note(self, at_ms: int, event: e.Event) -> None:
+        """Fold one ledger record."""
+        match event:
+            case e.GroupOpened():
+                self._on_opened(at_ms, event)
+            case e.GroupAccepted():
+                self.accepted += 1
+                self.kept_by_guard += event.kept_by_guard
+                self._on_verdict(at_ms, event.group_id, event.scores)
+            case e.GroupRejected():
+                self._on_rejected(at_ms, event)
+            case e.GroupEvaluated():
+                self.evaluated += 1
+                self._close(at_ms, event.group_id)
+            case e.GroupExpired():
+                count(self.expired, event.reason)
+                self._opened_ms.pop(event.group_id, None)
+                self._close(at_ms, event.group_id)
+            case e.GroupDeselected():
+                self.deselected += 1
+            case e.ReplacementWaived():
+                count(self.waived, event.reason)
+            case e.PromptSkipped():
+                count(self.skipped_prompts, event.reason)
+            case _:
+                return
+
+    def on_assembled(self, at_ms: int, group_id: str) -> None:
+        """A group is complete; its opening may be read earlier or later, since it stands on another topic."""
+        self.assembled += 1
+        opened = self._opened_ms.pop(group_id, None)
+        if opened is None:
+            _remember(self._assembled_ms, group_id, at_ms)
+        else:
+            self._took(at_ms - opened)
+
+    def _on_opened(self, at_ms: int, event: e.GroupOpened) -> None:
+        evaluation = event.purpose is Purpose.EVAL
+        self.opened += not evaluation
+        self.opened_eval += evaluation
+        self.open_train += not evaluation
+        self.open_eval += evaluation
+        self.replacements += event.replaces is not None
+        self._open[event.group_id] = event.purpose
+        assembled = self._assembled_ms.pop(event.group_id, None)
+        if assembled is None:
+            _remember(self._opened_ms, event.group_id, at_ms)
+        else:
+            self._took(assembled - at_ms)
+
+    def _on_rejected(self, at_ms: int, event: e.GroupRejected) -> None:
+        if event.group_id not in self._open and event.reason is Reason.UNDECODABLE:
+            return  # a copy of a record couldn't be read; its group has ended already
+        if event.category is Category.SYSTEM or event.filter == StageName.ASSEMBLER:
+            self._opened_ms.pop(event.group_id, None)
+        if self._open.get(event.group_id) is not Purpose.EVAL:
+            label = f"{event.reason}/{event.constant_class}" if event.constant_class else str(event.reason)
+            count(self.rejected, label)
+            count(self.categories, event.category)
+        self._on_verdict(at_ms, event.group_id, event.scores)
+
+    def _on_verdict(self, at_ms: int, group_id: str, scores: e.Scores | None) -> None:
+        if scores is not None and scores.reward_mean is not None:
+            self._judged += 1
+            self._rewards += scores.reward_mean
+        self._close(at_ms, group_id)
+
+    def _close(self, at_ms: int, group_id: str) -> None:
+        purpose = self._open.pop(group_id, None)
+        if purpose is not None:
+            self.open_train -= purpose is Purpose.TRAIN
+            self.open_eval -= purpose is Purpose.EVAL
+            self.rate.add(at_ms)
+
+    def _took(self, duration_ms: int) -> None:
+        self.assembly.add(duration_ms)
+        self.recent_assembly.add(duration_ms)
+
+
+def _remember(times: dict[str, int], group_id: str, at_ms: int) -> None:
+    """Keep a time until its counterpart is read; the oldest is given up where that never comes."""
+    times[group_id] = at_ms
+    if len(times) > _MOST_WAITING:
+        del times[next(iter(times))]
