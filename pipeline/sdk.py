@@ -141,7 +141,14 @@ class Verifier(Protocol):
 
 
 class Learner(Protocol):
-    """Turns batches into better policies. Called from one thread, in order, never inside a transaction."""
+    """Turns batches into better policies. Called from one thread, in order, never inside a transaction.
+
+    `device` is where it wants the batch's tensors; `layout` how rows are laid out; `pad_id` fills padded rows.
+    """
+
+    device: str
+    layout: Literal["padded", "packed"]
+    pad_id: int
 
     def load(self, path: Path) -> None:
         """Restore weights, optimizer and random state from a checkpoint that `save` wrote."""

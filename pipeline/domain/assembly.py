@@ -7,6 +7,7 @@ table exactly once, assembled, rejected or expired; if slots are unanswered then
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pipeline.domain import events as e
 from pipeline.domain.grouping import largest_payload, member_of, payload_bytes, scores_of, version_range
@@ -33,7 +34,7 @@ class Assembler:
     """Step of the assembler, one state per partition of `rollouts`."""
 
     name = StageName.ASSEMBLER
-    state_type = Assembly
+    state_type: type[Any] | None = Assembly
 
     def __init__(self, rules: Rules, members: MembersCodec) -> None:
         self.rules = rules

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipeline.domain import events as e
 from pipeline.domain.rules import Rules
@@ -50,7 +51,7 @@ class Batcher:
     """Step of the batcher over the ledger."""
 
     name = StageName.BATCHER
-    state_type = Pool
+    state_type: type[Any] | None = Pool
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipeline.domain import events as e
 from pipeline.domain.ids import number_of, partition_of
@@ -36,7 +37,7 @@ class Reaper:
     """Step of the reaper over the ledger."""
 
     name = StageName.REAPER
-    state_type = Held
+    state_type: type[Any] | None = Held
 
     def __init__(self, members: MembersCodec) -> None:
         self.members = members
@@ -99,7 +100,7 @@ class DiscardReaper:
     """Step of the reaper of single responses, one per partition of `discards`. It keeps no snapshots."""
 
     name = StageName.DISCARD_REAPER
-    state_type = None
+    state_type: type[Any] | None = None
 
     def initial(self, partition: int) -> Discards:
         """Its partition."""

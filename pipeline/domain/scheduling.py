@@ -7,6 +7,7 @@ opened. Room and issuing are in issuing.py, evaluations in evaluation.py, starva
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pipeline.domain import evaluation, starvation
 from pipeline.domain import events as e
@@ -32,7 +33,7 @@ class Scheduler:
     """Step of the scheduler over the ledger."""
 
     name = StageName.SCHEDULER
-    state_type = Run
+    state_type: type[Any] | None = Run
 
     def __init__(
         self, rules: Rules, prompts: Prompts, eval_prompts: Prompts | None, eval_domains: tuple[str, ...] = ()

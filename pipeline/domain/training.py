@@ -198,7 +198,7 @@ def _is_due(book: Book, rules: Rules, steps: int, extra: Pending | None = None) 
     return steps % rules.checkpoint_every == 0 or steps >= rules.steps or 2 * held > rules.payload_budget
 
 
-def disposable(book: Book, policy: Policy) -> bool:
+def disposable(book: Book, version: int, path: str) -> bool:
     """Whether no generator can still want a policy's file: a group asks for two versions more, no unfinished evaluation
     names it, it is not the one last published, and no checkpoint is it."""
     named = {path for _, _, path in book.evaluating.values()}
@@ -206,4 +206,4 @@ def disposable(book: Book, policy: Policy) -> bool:
         named.add(book.saved.path)
     if book.published is not None:
         named.add(book.published.path)
-    return book.oldest_wanted >= policy.version + 2 and policy.path not in named
+    return book.oldest_wanted >= version + 2 and path not in named

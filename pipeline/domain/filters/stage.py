@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 from pipeline.domain import events as e
 from pipeline.domain.filters.chain import Chain
@@ -28,7 +29,7 @@ class Filter:
     """Step of the filter, one state per partition of `groups`."""
 
     name = StageName.FILTER
-    state_type = Verdicts
+    state_type: type[Any] | None = Verdicts
 
     def __init__(self, rules: Rules, members: MembersCodec) -> None:
         self.members = members

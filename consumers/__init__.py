@@ -1,0 +1,1 @@
+"""One file per process. Reading this folder tells what runs."""

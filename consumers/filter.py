@@ -1,0 +1,24 @@
+"""The filter process: accepts or rejects each assembled group."""
+
+import sys
+
+from pipeline.domain.filters.stage import Filter
+from pipeline.log.hooks import Hooks
+from pipeline.log.loop import Loop
+from pipeline.process import Process, run_consumer
+
+
+def serve(process: Process) -> int:
+    """Decide groups until told to stop."""
+    stage = Filter(process.rules, process.members)
+    loop = Loop(process.connection, stage, process.rules, Hooks(heartbeat=process.heartbeat))
+    return loop.run(process.stopping, process.until_finished)
+
+
+def main() -> int:
+    """Entry point of the container."""
+    return run_consumer("filter", serve)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

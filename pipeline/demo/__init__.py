@@ -1,0 +1,1 @@
+"""`tamis demo`: the whole pipeline as processes on this machine, watched until a small policy has learned."""

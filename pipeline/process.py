@@ -1,0 +1,111 @@
+"""What every consumer process has in common: settings, logs, the run it serves, signals, a sign of life."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from pipeline.config import DecisionConfig, ProcessSettings, load_settings
+from pipeline.config.errors import ConfigError
+from pipeline.domain.events import RunStarted
+from pipeline.domain.rules import Rules
+from pipeline.log.client import Connection
+from pipeline.log.codec import Members
+from pipeline.log.errors import Fenced, LogError
+from pipeline.runs import connection_of, open_run, store_of
+from pipeline.store.errors import StoreError
+from pipeline.store.payloads import PayloadStore
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A consumer process and the run that it serves."""
+
+    settings: ProcessSettings
+    connection: Connection
+    started: RunStarted
+    config: DecisionConfig
+    rules: Rules
+    members: Members
+    stopping: Callable[[], bool]
+    until_finished: bool
+
+    def store(self) -> PayloadStore:
+        """The run's payloads, on a Redis that can't lose them. Raises StoreError."""
+        store = store_of(self.settings, self.rules.run, self.rules.max_payload_bytes)
+        store.check_server()
+        return store
+
+    def folder(self) -> Path:
+        """The run's files, which trainer and generators share."""
+        return self.settings.data_dir / self.rules.run
+
+    def heartbeat(self) -> None:
+        """Touch the file in TAMIS_HEARTBEAT, if there is one: a health check looks at its age."""
+        path = os.environ.get("TAMIS_HEARTBEAT")
+        if path:
+            Path(path).write_text(f"{time.time():.3f}\n")
+
+
+def run_consumer(name: str, serve: Callable[[Process], int]) -> int:
+    """Start a consumer: read its settings and its run, serve until told to stop, and say why it ends. Exit codes: 0
+    done or stopped, 2 a person has to act, others: start it again."""
+    parser = argparse.ArgumentParser(prog=f"python -m consumers.{name}", description=f"The {name} of a Tamis run.")
+    parser.add_argument("--until-finished", action="store_true", help="exit 0 when the run is finished")
+    until_finished = bool(parser.parse_args().until_finished)
+    try:
+        settings = load_settings()
+        configure_logs(settings.log_level)
+        stopping = stop_on_signals()
+        connection = connection_of(settings)
+        run = open_run(connection)
+        structlog.contextvars.bind_contextvars(consumer=name, slot=settings.slot, run=connection.run)
+        return serve(
+            Process(settings, connection, run.started, run.config, run.rules, Members(), stopping, until_finished)
+        )
+    except (ConfigError, StoreError) as error:
+        log.error("cannot go on", why=str(error))
+        return 2 if isinstance(error, ValueError) else 3
+    except LogError as error:
+        log.log(logging.INFO if isinstance(error, Fenced) else logging.ERROR, "ends", why=str(error))
+        return error.exit_code
+
+
+def stop_on_signals() -> Callable[[], bool]:
+    """SIGTERM and SIGINT set a flag that loops look at; a second one ends the process at once."""
+    received: list[int] = []
+
+    def receive(number: int, frame: object) -> None:
+        if received:
+            os._exit(128 + number)
+        received.append(number)
+
+    signal.signal(signal.SIGTERM, receive)
+    signal.signal(signal.SIGINT, receive)
+    return lambda: bool(received)
+
+
+def configure_logs(level: str) -> None:
+    """One line of JSON for each batch or change of state, on standard error."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+    )

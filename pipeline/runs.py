@@ -1,0 +1,112 @@
+"""The beginning of a run: `init` fixes its decisions in the log, and every process reads them from there."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from pipeline import plugins
+from pipeline.config import (
+    DecisionConfig,
+    ProcessSettings,
+    canonical,
+    check_source,
+    config_hash,
+    filter_hashes,
+    parse_canonical,
+    resolve_budget,
+    source_hashes,
+)
+from pipeline.config.errors import ConfigError
+from pipeline.domain.events import RunStarted
+from pipeline.domain.rules import DECISION_VERSIONS, Rules, rules_of
+from pipeline.log.admin import check_topics, create_run
+from pipeline.log.client import Connection
+from pipeline.log.errors import Stop
+from pipeline.log.start import read_run_started, write_fact
+from pipeline.sdk import PromptSource
+from pipeline.store.payloads import PayloadStore
+
+CREATED_BY = "tamis 0.1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A run as its first record fixes it."""
+
+    started: RunStarted
+    config: DecisionConfig
+    rules: Rules
+
+
+def connection_of(settings: ProcessSettings, run: str | None = None) -> Connection:
+    """Where the log is. ConfigError if the settings don't say."""
+    name = run or settings.run
+    if settings.bootstrap is None or name is None:
+        missing = "TAMIS_BOOTSTRAP (--bootstrap)" if settings.bootstrap is None else "TAMIS_RUN (--run)"
+        raise ConfigError.of("not_set", "is not set; `tamis up` starts Kafka and Redis here and says it", where=missing)
+    return Connection(settings.bootstrap, name, settings.slot, settings.kafka)
+
+
+def store_of(settings: ProcessSettings, run: str, max_payload_bytes: int) -> PayloadStore:
+    """The payload store of a run. ConfigError if the settings don't say where Redis is."""
+    if settings.redis_url is None:
+        raise ConfigError.of(
+            "not_set", "is not set; expected redis://host:port/0", where="TAMIS_REDIS_URL (--redis-url)"
+        )
+    return PayloadStore(settings.redis_url.get_secret_value(), run, max_payload_bytes=max_payload_bytes)
+
+
+def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
+    """Create a run: check everything, make its topics, and write RunStarted. Raises ConfigError or Stop with nothing
+    created, or StoreUnreachable/Unreachable with what to do next."""
+    store = store_of(settings, config.run, config.payload.max_bytes)
+    config = resolve_budget(config, store.check_server().maxmemory)
+    store.close()
+    prompts, eval_prompts = plugins.prompts(config), plugins.eval_prompts(config)
+    check_source(config, prompts)
+    text = canonical(config)
+    started = RunStarted(
+        run=config.run,
+        config=text,
+        config_hash=config_hash(text),
+        decision_versions=dict(DECISION_VERSIONS),
+        filter_hashes=filter_hashes(config),
+        sources=source_hashes(config),
+        prompts_hash=prompts.content_hash,
+        eval_prompts_hash=eval_prompts.content_hash if eval_prompts is not None else None,
+        created_by=CREATED_BY,
+        at=time.time_ns() // 1_000_000,
+    )
+    connection = connection_of(settings, config.run)
+    rules = rules_of(text)
+    create_run(connection, rules)
+    write_fact(connection, started, "init/0/0")
+    return StartedRun(started, config, rules)
+
+
+def open_run(connection: Connection) -> StartedRun:
+    """Read what an existing run decides. Stop if this release decides otherwise, or its topics are not as they were."""
+    started = read_run_started(connection)
+    if started.decision_versions != DECISION_VERSIONS:
+        raise Stop(
+            f"run {started.run} was started with decision versions {started.decision_versions}, this release has "
+            f"{DECISION_VERSIONS}: use the release that started it, or `tamis fork {started.run}`"
+        )
+    rules = rules_of(started.config)
+    check_topics(connection, rules)
+    return StartedRun(started, parse_canonical(started.config), rules)
+
+
+def check_prompts(started: RunStarted, prompts: PromptSource, eval_prompts: PromptSource | None) -> None:
+    """Stop if a prompt source isn't the one that the run was started with: its prompts would be others."""
+    given = {"prompts": prompts.content_hash}
+    recorded = {"prompts": started.prompts_hash}
+    if eval_prompts is not None and started.eval_prompts_hash is not None:
+        given["eval_prompts"], recorded["eval_prompts"] = eval_prompts.content_hash, started.eval_prompts_hash
+    for name, found in given.items():
+        if found != recorded[name]:
+            raise Stop(
+                f"{name} has changed since run {started.run} was started (content {found[:12]}…, recorded "
+                f"{recorded[name][:12]}…): put the old one back, or start a new run"
+            )

@@ -1,0 +1,69 @@
+"""Policy and checkpoint files: written under a fresh name, made durable, and named by the ledger or by nobody.
+
+Paths in events are relative to the run's folder, which trainer and generators share (`TAMIS_DATA_DIR/<run>`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from pipeline.domain.training import Policy
+
+
+class FileMissing(Exception):
+    """A file that the ledger names is gone or isn't what was written."""
+
+
+class RunFiles:
+    """The files of one run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, kind: str, version: int, incarnation: int, write: Callable[[Path], None]) -> Policy:
+        """Have `write` fill a file that doesn't exist yet; durable on return. `kind`: policies or checkpoints."""
+        relative = f"{kind}/v{version:06d}-i{incarnation}-{secrets.token_hex(4)}.bin"
+        path = self.root / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path)
+        _sync(path)
+        _sync(path.parent)
+        return Policy(version, relative, sha256_of(path))
+
+    def checked(self, policy: Policy) -> Path:
+        """The file of a policy or checkpoint, if it is what the ledger says. Raises FileMissing."""
+        path = self.root / policy.path
+        if not path.is_file():
+            raise FileMissing(
+                f"{policy.path} (version {policy.version}) is not under {self.root}; trainer and generators must share "
+                "one folder: check TAMIS_DATA_DIR"
+            )
+        found = sha256_of(path)
+        if found != policy.sha256:
+            raise FileMissing(f"{policy.path} has SHA-256 {found[:12]}…, the ledger says {policy.sha256[:12]}…")
+        return path
+
+    def prune_policies(self, disposable: Callable[[int, str], bool]) -> None:
+        """Delete the policy files, leftovers of a crash included, of which `disposable(version, path)` says so."""
+        for path in sorted((self.root / "policies").glob("v*-i*-*.bin")):
+            version = int(path.name[1 : path.name.index("-")])
+            if disposable(version, f"policies/{path.name}"):
+                path.unlink(missing_ok=True)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's bytes, hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

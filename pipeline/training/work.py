@@ -1,0 +1,104 @@
+"""The trainer's slow work, one action at a time in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from pipeline.domain import training as book
+from pipeline.domain.topology import MembersCodec
+from pipeline.domain.training import Action, Book, Policy
+from pipeline.sdk import Learner
+from pipeline.store.errors import StoreUnreachable
+from pipeline.store.payloads import PayloadStore
+from pipeline.training.advantages import AdvantageConfig
+from pipeline.training.batches import Row, build
+from pipeline.training.files import RunFiles
+from pipeline.training.pull import Lost, pull
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an action came to: files and metrics, or groups whose payloads are lost, or a failure of the learner."""
+
+    action: Action
+    policy: Policy | None = None
+    checkpoint: Policy | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+    detail: str | None = None
+    failure: str | None = None
+
+
+@dataclass(slots=True)
+class Work:
+    """What the actions need. Only the trainer's worker thread calls `do`."""
+
+    learner: Learner
+    store: PayloadStore
+    members: MembersCodec
+    files: RunFiles
+    advantage: AdvantageConfig
+    _stopping: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """Give up waiting for Redis."""
+        self._stopping.set()
+
+    def do(self, action: Action, state: Book) -> Done:
+        """Carry an action out. Nothing is raised: what went wrong is in the result."""
+        try:
+            match action:
+                case book.Begin():
+                    return self._begin(action)
+                case book.TakeOver():
+                    self.learner.load(self.files.checked(action.checkpoint))
+                    return Done(action, policy=action.published)
+                case book.Train():
+                    return self._train(action, state)
+                case book.Save():
+                    version = state.published.version if state.published else 0
+                    return Done(action, checkpoint=self._checkpoint(version, state.incarnation))
+                case book.GiveBack():
+                    return Done(action)
+        except Lost as lost:
+            return Done(action, lost=lost.groups, detail=str(lost))
+        except Exception as error:  # the learner is the user's code: any failure of it ends the run in order
+            return Done(action, failure=f"{type(error).__name__}: {error}")
+
+    def _begin(self, action: book.Begin) -> Done:
+        checkpoint = self._checkpoint(0, 1)
+        return Done(action, policy=self._policy(0, 1), checkpoint=checkpoint)
+
+    def _train(self, action: book.Train, state: Book) -> Done:
+        pending = state.pending[action.batch]
+        batch = build(
+            self._pull(pending),
+            pad_id=self.learner.pad_id,
+            device=self.learner.device,
+            layout=self.learner.layout,
+            advantage=self.advantage,
+            loss_scale=pending.formed.loss_scale,
+        )
+        metrics = {name: float(value) for name, value in self.learner.train(batch).items()}
+        if action.silent:
+            return Done(action, metrics=metrics)
+        policy = self._policy(action.version, state.incarnation)
+        checkpoint = self._checkpoint(action.version, state.incarnation) if action.checkpoint else None
+        return Done(action, policy=policy, checkpoint=checkpoint, metrics=metrics)
+
+    def _pull(self, pending: book.Pending) -> list[Row]:
+        """The rows; a Redis that doesn't answer is waited for."""
+        while True:
+            try:
+                return pull(self.store, self.members, pending.formed.groups)
+            except StoreUnreachable:
+                self.store.wait_until_answers(float("inf"), self._stopping.is_set)
+                if self._stopping.is_set():
+                    raise
+
+    def _policy(self, version: int, incarnation: int) -> Policy:
+        return self.files.write("policies", version, incarnation, self.learner.export)
+
+    def _checkpoint(self, version: int, incarnation: int) -> Policy:
+        return self.files.write("checkpoints", version, incarnation, self.learner.save)
