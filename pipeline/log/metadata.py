@@ -20,18 +20,18 @@ MAX_DONE: Final = 2900 * 8
 @dataclass(frozen=True, slots=True)
 class OffsetMetadata:
     """`snap`: offset of the newest snapshot in the stage's snapshots partition. `policy`: offset of the partition's
-    last PolicyPublished. `end`: RunFinished has been handled. `done`: bitmap of finished records from the committed
-    offset on. `extra`: any other pairs, for a stage of its own kind (the trainer)."""
+    last PolicyPublished. `end`: how many RunFinished have been handled. `done`: bitmap of finished records from the
+    committed offset on. `extra`: any other pairs, for a stage of its own kind (the trainer)."""
 
     snap: int | None = None
     policy: int | None = None
-    end: bool = False
+    end: int = 0
     done: bytes = b""
     extra: tuple[tuple[str, str], ...] = ()
 
     def format(self) -> str:
         """The text form; ValueError if it is longer than Kafka takes."""
-        pairs = [("snap", self.snap), ("policy", self.policy), ("end", 1 if self.end else None), *self.extra]
+        pairs = [("snap", self.snap), ("policy", self.policy), ("end", self.end or None), *self.extra]
         if self.done:
             pairs.append(("done", base64.b64encode(self.done).decode()))
         text = ";".join(f"{name}={value}" for name, value in pairs if value is not None)
@@ -47,7 +47,7 @@ def parse_metadata(text: str | None) -> OffsetMetadata:
         return OffsetMetadata(
             snap=int(pairs["snap"]) if "snap" in pairs else None,
             policy=int(pairs["policy"]) if "policy" in pairs else None,
-            end=pairs.get("end") == "1",
+            end=int(pairs.get("end", "0")),
             done=base64.b64decode(pairs.get("done", ""), validate=True),
             extra=tuple((k, v) for k, v in pairs.items() if k not in ("snap", "policy", "end", "done")),
         )

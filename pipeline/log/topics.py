@@ -11,17 +11,17 @@ PREFIX: Final = "tamis"
 MIB: Final = 1 << 20
 _RUN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 
-MAX_RECORD_BYTES: Final = 8 * MIB
-"""The largest record that any topic takes."""
+MAX_RECORD_BYTES: Final = 10 * MIB
+"""The largest record that any topic takes: a dead letter holds another topic's largest, and says more about it."""
 
 _MAX_BYTES: Final[dict[Topic, int]] = {
     Topic.PROMPTS: 4 * MIB,
     Topic.RESPONSES: MIB,
     Topic.ROLLOUTS: 4 * MIB,
-    Topic.GROUPS: MAX_RECORD_BYTES,
-    Topic.LEDGER: MAX_RECORD_BYTES,
+    Topic.GROUPS: 8 * MIB,
+    Topic.LEDGER: 8 * MIB,
     Topic.DISCARDS: MIB,
-    Topic.DROPS: MAX_RECORD_BYTES,
+    Topic.DROPS: 8 * MIB,
     Topic.DEAD_LETTERS: MAX_RECORD_BYTES,
     Topic.SNAPSHOTS: 2 * MIB,
 }

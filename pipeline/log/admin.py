@@ -1,0 +1,144 @@
+"""Making, checking, listing and deleting the topics and consumer groups of runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pipeline.domain.rules import Rules
+from pipeline.domain.topology import READS, StageName, Topic, partitions
+from pipeline.log.client import SESSION_TIMEOUT_MS, Connection, admin_client
+from pipeline.log.errors import Stop, Unreachable
+from pipeline.log.topics import PREFIX, group_name, topic_config, topic_name
+
+TIMEOUT_S: Final = 30.0
+
+
+def topics_of_broker(connection: Connection, timeout_s: float = 10.0) -> dict[str, int]:
+    """Every topic on the broker with its number of partitions. Unreachable if none answers."""
+    admin = admin_client(connection)
+    try:
+        listed = admin.list_topics(timeout=timeout_s).topics
+    except KafkaException as error:
+        raise Unreachable(
+            f"no Kafka broker answers at {connection.bootstrap} within {timeout_s:g} s ({error.args[0].str()}); "
+            "start one with `tamis up`, or set the bootstrap address"
+        ) from error
+    return {name: len(topic.partitions) for name, topic in listed.items()}
+
+
+def list_runs(connection: Connection) -> list[str]:
+    """The runs that have topics on this broker, sorted; the connection's own run plays no part."""
+    ends = tuple(f".{topic.value}" for topic in Topic)
+    names = [name for name in topics_of_broker(connection) if name.startswith(f"{PREFIX}.") and name.endswith(ends)]
+    return sorted({name.split(".")[1] for name in names})
+
+
+def create_run(connection: Connection, rules: Rules) -> None:
+    """Make all topics of a run and commit offset 0 for every stage and partition. Stop if the name is in use.
+
+    The run exists once RunStarted is in the ledger; a creation that was cut short is undone by `delete_run`.
+    """
+    taken = sorted(name for name in topics_of_broker(connection) if name.startswith(f"{PREFIX}.{connection.run}."))
+    if taken:
+        raise Stop(
+            f"run {connection.run}: the name is in use ({len(taken)} topics, {taken[0]} …); "
+            f"choose another, or remove it with `tamis delete {connection.run}`"
+        )
+    admin = admin_client(connection)
+    new = [
+        NewTopic(topic_name(connection.run, topic), partitions(topic, rules), config=topic_config(topic))
+        for topic in Topic
+    ]
+    _wait(admin.create_topics(new, operation_timeout=TIMEOUT_S).items(), "create topic")
+    for stage in StageName:
+        zeros = [TopicPartition("", partition, 0) for partition in range(partitions(READS[stage], rules))]
+        commit_offsets(connection, stage, zeros, admin)
+
+
+def commit_offsets(
+    connection: Connection, stage: StageName, positions: Iterable[TopicPartition], admin: AdminClient | None = None
+) -> None:
+    """Set the offsets of a stage that isn't running; the topic of the positions is the stage's input, whatever it says.
+    Stop if a member is alive."""
+    name, topic = group_name(connection.run, stage), topic_name(connection.run, READS[stage])
+    placed = [TopicPartition(topic, p.partition, p.offset, p.metadata or "") for p in positions]
+    client = admin_client(connection) if admin is None else admin  # a client without work is false
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        asked = client.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(name, placed)])
+        if not _loading(asked[name]) or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    _wait(asked.items(), "commit offsets of")
+
+
+def check_topics(connection: Connection, rules: Rules) -> None:
+    """Stop if a topic of the run is missing or has another number of partitions than its rules say."""
+    there = topics_of_broker(connection)
+    for topic in Topic:
+        name, wanted = topic_name(connection.run, topic), partitions(topic, rules)
+        if name not in there:
+            raise Stop(f"topic {name} does not exist; create the run with `tamis init`, or check its name: tamis runs")
+        if there[name] != wanted:
+            raise Stop(
+                f"topic {name} has {there[name]} partitions, expected {wanted}: its records are no longer where their "
+                f"ids say; restore the run from an archive, or `tamis fork {connection.run}`"
+            )
+
+
+def delete_run(connection: Connection) -> int:
+    """Delete the topics and groups of a run; returns the number of topics. Stop if a stage is still running: a process
+    that has just ended counts as running until its session is over."""
+    admin = admin_client(connection)
+    names = sorted(name for name in topics_of_broker(connection) if name.startswith(f"{PREFIX}.{connection.run}."))
+    existing = {
+        group.group_id for group in (admin.list_consumer_groups(request_timeout=TIMEOUT_S).result().valid or ())
+    }
+    groups = [name for stage in StageName if (name := group_name(connection.run, stage)) in existing]
+    deadline = time.monotonic() + SESSION_TIMEOUT_MS / 1000 + 2
+    for group in groups:
+        while _is_running(admin.delete_consumer_groups([group], request_timeout=TIMEOUT_S)[group]):
+            if time.monotonic() > deadline:
+                raise Stop(f"delete group {group}: it has members; stop the processes of {connection.run} first")
+            time.sleep(0.2)
+    if names:
+        _wait(admin.delete_topics(names, operation_timeout=TIMEOUT_S).items(), "delete topic")
+    return len(names)
+
+
+def _loading(future: Any) -> bool:
+    """Whether the group's coordinator is only about to be ready: the first group of a broker finds it so."""
+    try:
+        errors = [position.error for position in future.result(TIMEOUT_S).topic_partitions]
+    except KafkaException as error:
+        errors = [error.args[0]]
+    return any(error is not None and error.retriable() for error in errors)
+
+
+def _is_running(deletion: Any) -> bool:
+    try:
+        deletion.result(TIMEOUT_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.NON_EMPTY_GROUP:
+            raise
+        return True
+    return False
+
+
+def _wait(asked: Iterable[tuple[str, Any]], what: str) -> None:
+    for name, future in asked:
+        try:
+            result = future.result(TIMEOUT_S)
+        except KafkaException as error:
+            reason = error.args[0]
+            hint = "; stop its processes first" if reason.code() == KafkaError.UNKNOWN_MEMBER_ID else ""
+            raise Stop(f"{what} {name}: {reason.str()}{hint}") from error
+        for position in getattr(result, "topic_partitions", ()):
+            if position.error is not None:
+                raise Stop(f"{what} {name}, partition {position.partition}: {position.error.str()}")

@@ -1,0 +1,100 @@
+"""A process's place in its stage's consumer group. Callbacks only note what happened; the loop acts after `take`.
+
+A new assignment is not read from until `start` says where: the states have to be rebuilt first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from pipeline.domain.topology import READS, StageName
+from pipeline.log.client import Connection, stage_consumer
+from pipeline.log.errors import Fatal, Fenced, Stop
+from pipeline.log.reader import take
+from pipeline.log.topics import topic_name
+
+CLOSE_S: Final = 5.0
+GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001
+log = structlog.get_logger(__name__)
+
+
+class Membership:
+    """The consumer of one stage. `waiting`: partitions that were assigned and aren't read yet; `changed`: partitions
+    came or went since the loop last looked, so what was taken before is void."""
+
+    def __init__(self, connection: Connection, stage: StageName) -> None:
+        self._topic = topic_name(connection.run, READS[stage])
+        self._run = connection.run
+        self._owned: list[int] = []
+        self.waiting: list[int] | None = None
+        self.changed = False
+        self.consumer = stage_consumer(connection, stage, self._on_assign, self._on_revoke, self._on_lost)
+
+    def take(self, timeout_s: float) -> list[Message]:
+        """What has arrived, at once; waits for the first record only."""
+        messages = take(self.consumer, timeout_s)
+        return [message for message in messages if self._is_record(message)]
+
+    def start(self, positions: Mapping[int, int]) -> None:
+        """Read the waiting partitions from these offsets."""
+        self.waiting = None
+        self.consumer.assign([TopicPartition(self._topic, p, offset) for p, offset in positions.items()])
+
+    def restart(self) -> None:
+        """Put all partitions back to waiting."""
+        self.consumer.assign([])
+        self.waiting = list(self._owned)
+
+    def stay(self) -> None:
+        """Let the client do its part between two steps of something long; nothing is read meanwhile."""
+        message = self.consumer.poll(0)
+        if message is not None:
+            self._is_record(message)
+
+    def metadata(self) -> Any:
+        """The group metadata of this moment; with it, sent offsets are refused once another member has taken over."""
+        return self.consumer.consumer_group_metadata()
+
+    def close(self) -> None:
+        """Leave, within 5 s: closing has been seen to hang."""
+        thread = threading.Thread(target=self.consumer.close, daemon=True)
+        thread.start()
+        thread.join(CLOSE_S)
+
+    def _on_assign(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._owned = sorted(p.partition for p in partitions)
+        self.waiting, self.changed = list(self._owned), True
+        consumer.assign([])
+
+    def _on_revoke(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        self._owned = []
+        self.waiting, self.changed = None, True
+        consumer.unassign()
+
+    def _on_lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        log.warning("lost", topic=self._topic, partitions=[p.partition for p in partitions])
+        self._on_revoke(consumer, partitions)
+
+    def _is_record(self, message: Message) -> bool:
+        """False for a passing trouble, which the client mends by itself; raises for one that it can't."""
+        error = message.error()
+        if error is None:
+            return True
+        where = f"{message.topic()}/{message.partition()}"
+        if error.code() in GONE:
+            raise Stop(
+                f"{where}: the next record is gone ({error.str()}); see tamis audit {self._run}, then tamis fork"
+            )
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise Stop(f"{where} does not exist; was run {self._run} deleted? see tamis runs")
+        if error.code() == KafkaError.FENCED_INSTANCE_ID or "fenced" in error.str().lower():
+            raise Fenced(f"{error.str()}; another process has this slot")
+        if error.fatal():
+            raise Fatal(error.str())
+        log.warning("kafka", error=error.str(), code=error.name())
+        return False

@@ -1,0 +1,128 @@
+"""Reading topics outside any group: for audit, history, monitor, command line, restoring. Committed records only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from pipeline.domain.events import Event
+from pipeline.domain.topology import Topic
+from pipeline.log.cause import Headers, cause_of
+from pipeline.log.client import Connection, plain_consumer
+from pipeline.log.codec import decode
+from pipeline.log.errors import Stop, Unreachable
+from pipeline.log.topics import topic_name
+
+TIMEOUT_S: Final = 30.0
+BATCH: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it stands in the log. `timestamp_ms` is the wall clock of its writer."""
+
+    topic: Topic
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    headers: Headers
+    value: bytes | None
+
+    @property
+    def cause(self) -> str | None:
+        """What caused it, as its header says."""
+        return cause_of(self.headers)
+
+    def event(self) -> Event:
+        """The event in it; raises codec.Poison or codec.UnknownSchema."""
+        return decode(self.value)
+
+
+def record_of(topic: Topic, message: Message) -> Record:
+    """A record from the client's message."""
+    return Record(
+        topic,
+        message.partition() or 0,
+        message.offset() or 0,
+        message.timestamp()[1],
+        message.key(),
+        message.headers() or (),  # type: ignore[arg-type]
+        message.value(),
+    )
+
+
+def read_topic(
+    connection: Connection,
+    topic: Topic,
+    partitions: Sequence[int] | None = None,
+    start: int | Mapping[int, int] = 0,
+    stop_at_end: bool = True,
+    until: Callable[[], bool] = lambda: False,
+    poll_s: float = 0.5,
+) -> Iterator[Record]:
+    """The records of a topic, in order within each partition, from `start` (an offset, or one per partition) or the
+    first there is. With `stop_at_end`, up to the end as it is now, waiting for transactions that are open there;
+    else for ever, until `until()`, which is asked every `poll_s` at least. Stop if the topic doesn't exist."""
+    consumer = plain_consumer(connection)
+    try:
+        ends = _assign(consumer, topic_name(connection.run, topic), partitions, start)
+        while (ends or not stop_at_end) and not until():
+            for message in take(consumer, poll_s):
+                partition, offset = message.partition() or 0, message.offset() or 0
+                at_end = ended(message)
+                if not at_end:
+                    yield record_of(topic, message)
+                if offset + (not at_end) >= ends.get(partition, offset + 2):
+                    del ends[partition]
+    finally:
+        consumer.close()
+
+
+def ended(message: Message) -> bool:
+    """Whether this is the report of a partition's end, at `message.offset()`; raises for any other error."""
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+        raise KafkaException(error)
+    return True
+
+
+def take(consumer: Consumer, timeout_s: float) -> list[Message]:
+    """What has arrived, at once; waits for the first record only."""
+    first = consumer.poll(timeout_s)
+    return [] if first is None else [first, *consumer.consume(BATCH - 1, 0)]
+
+
+def watermarks(consumer: Consumer, topic: str, partition: int, timeout_s: float = TIMEOUT_S) -> tuple[int, int]:
+    """The first offset that is there, and the one after the last, of a Kafka topic's partition."""
+    found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
+    if found is None:
+        raise Unreachable(f"the offsets of {topic}/{partition} did not come within {timeout_s:g} s")
+    return found
+
+
+def _assign(
+    consumer: Consumer, topic: str, partitions: Sequence[int] | None, start: int | Mapping[int, int]
+) -> dict[int, int]:
+    """Start reading; returns the end of each partition that isn't empty from there on."""
+    try:
+        there = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    except KafkaException as error:
+        raise Unreachable(f"no Kafka broker answers: {error.args[0].str()}") from error
+    if there.error is not None:
+        raise Stop(f"topic {topic}: {there.error.str()}; check the run's name: tamis runs")
+    chosen = sorted(there.partitions) if partitions is None else list(partitions)
+    positions, ends = [], {}
+    for partition in chosen:
+        low, high = watermarks(consumer, topic, partition)
+        wanted = start if isinstance(start, int) else start.get(partition, 0)
+        positions.append(TopicPartition(topic, partition, min(max(wanted, low), high)))
+        if positions[-1].offset < high:
+            ends[partition] = high
+    consumer.assign(positions)
+    return ends
