@@ -20,10 +20,12 @@ from pipeline.config import (
 from pipeline.config.errors import ConfigError
 from pipeline.domain.events import RunStarted
 from pipeline.domain.rules import DECISION_VERSIONS, Rules, rules_of
+from pipeline.domain.topology import Output, Topic
 from pipeline.log.admin import check_topics, create_run
 from pipeline.log.client import Connection
 from pipeline.log.errors import Stop
-from pipeline.log.start import read_run_started, write_fact
+from pipeline.log.facts import FactWriter
+from pipeline.log.start import read_run_started
 from pipeline.sdk import PromptSource
 from pipeline.store.payloads import PayloadStore
 
@@ -81,7 +83,7 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
     connection = connection_of(settings, config.run)
     rules = rules_of(text)
     create_run(connection, rules)
-    write_fact(connection, started, "init/0/0")
+    FactWriter(connection, "init").write([Output(Topic.LEDGER, 0, started)])
     return StartedRun(started, config, rules)
 
 

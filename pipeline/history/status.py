@@ -1,0 +1,74 @@
+"""How a run stands: a view of all its records so far, the lag of its stages, its payloads in Redis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.domain.rules import Rules
+from pipeline.domain.topology import READS, StageName
+from pipeline.history.view import RunView
+from pipeline.history.watch import TOPICS
+from pipeline.log.admin import committed_offsets, end_offsets
+from pipeline.log.client import Connection
+from pipeline.log.codec import Poison
+from pipeline.log.reader import read_topic
+from pipeline.store.payloads import PayloadStore
+
+
+def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict[str, Any]:
+    """Numbers of a run by name; `stages` has a row for each partition of each stage's input."""
+    view = read_view(connection)
+    groups, first, last = view.groups, view.progress.first_evaluation, view.progress.last_evaluation
+    return {
+        "run": view.run,
+        "phase": str(view.phase),
+        "outcome": str(view.outcome) if view.outcome else None,
+        "step": f"{view.step} of {view.steps}",
+        "policy_version": view.progress.version,
+        "groups_open": groups.open_train + groups.open_eval,
+        "groups_opened": groups.opened,
+        "accepted": groups.accepted,
+        "rejected": groups.rejected,
+        "expired": groups.expired,
+        "replacements": groups.replacements,
+        "waived": groups.waived,
+        "accuracy_before": first.accuracy if first else None,
+        "accuracy_after": last.accuracy if last else None,
+        "dead_letters": view.dead_letters,
+        "starvation": [note.text for note in view.starvation],
+        "failures": [note.text for note in view.failures],
+        "payload_keys": store.count_keys(),
+        "redis_used_bytes": store.used_bytes(),
+        "stages": lags(connection, rules),
+    }
+
+
+def read_view(connection: Connection) -> RunView:
+    """The view of everything that is in the log now."""
+    view = RunView()
+    for topic in TOPICS:
+        for record in read_topic(connection, topic):
+            try:
+                view.note(record.timestamp_ms, topic, record.event())
+            except Poison:
+                continue  # its dead letter is counted
+    return view
+
+
+def lags(connection: Connection, rules: Rules) -> list[dict[str, Any]]:
+    """Committed and last offsets by stage and partition. A lag of 1 or 2 may be a transaction's marker."""
+    rows = []
+    for stage in StageName:
+        ends = end_offsets(connection, READS[stage], rules)
+        for partition, committed in sorted(committed_offsets(connection, stage, rules).items()):
+            end = ends[partition]
+            rows.append(
+                {
+                    "stage": stage.value,
+                    "partition": partition,
+                    "committed": committed,
+                    "end": end,
+                    "lag": end - committed if committed >= 0 else None,
+                }
+            )
+    return rows
