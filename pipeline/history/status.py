@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.domain.rules import Rules
-from pipeline.domain.topology import READS, StageName
+from pipeline.domain.topology import READS, StageName, partitions
 from pipeline.history.view import RunView
 from pipeline.history.watch import TOPICS
-from pipeline.log.admin import committed_offsets, end_offsets
+from pipeline.log.admin import committed_offsets
 from pipeline.log.client import Connection
 from pipeline.log.codec import Poison
-from pipeline.log.reader import read_topic
+from pipeline.log.reader import end_offsets, read_topic
 from pipeline.store.payloads import PayloadStore
 
 
@@ -59,7 +59,7 @@ def lags(connection: Connection, rules: Rules) -> list[dict[str, Any]]:
     """Committed and last offsets by stage and partition. A lag of 1 or 2 may be a transaction's marker."""
     rows = []
     for stage in StageName:
-        ends = end_offsets(connection, READS[stage], rules)
+        ends = end_offsets(connection, READS[stage], partitions(READS[stage], rules))
         for partition, committed in sorted(committed_offsets(connection, stage, rules).items()):
             end = ends[partition]
             rows.append(

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pipeline.domain.rules import Rules
@@ -99,16 +99,6 @@ def committed_offsets(connection: Connection, stage: StageName, rules: Rules) ->
     asked = admin_client(connection).list_consumer_group_offsets([ConsumerGroupTopicPartitions(name, wanted)])
     found = asked[name].result(TIMEOUT_S).topic_partitions
     return {position.partition: max(position.offset, -1) for position in found}
-
-
-def end_offsets(connection: Connection, topic: Topic, rules: Rules) -> dict[int, int]:
-    """The offset after the last committed record of each partition."""
-    name = topic_name(connection.run, topic)
-    asked = admin_client(connection).list_offsets(
-        {TopicPartition(name, partition): OffsetSpec.latest() for partition in range(partitions(topic, rules))},
-        isolation_level=IsolationLevel.READ_COMMITTED,
-    )
-    return {place.partition: future.result(TIMEOUT_S).offset for place, future in asked.items()}
 
 
 def delete_run(connection: Connection) -> int:

@@ -126,3 +126,12 @@ def _assign(
             ends[partition] = high
     consumer.assign(positions)
     return ends
+
+
+def end_offsets(connection: Connection, topic: Topic, partitions: int) -> dict[int, int]:
+    """The offset after the last record of each partition; the marker of a transaction counts as a record."""
+    consumer = plain_consumer(connection)
+    try:
+        return {p: watermarks(consumer, topic_name(connection.run, topic), p)[1] for p in range(partitions)}
+    finally:
+        consumer.close()
