@@ -1,0 +1,1 @@
+"""Batches to the device, advantages, losses, and the demo learner."""

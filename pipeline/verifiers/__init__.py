@@ -1,0 +1,1 @@
+"""Scoring back ends."""

@@ -1,0 +1,106 @@
+"""The demo's learner: its checkpoints, its warm start, its limits."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.sdk import Learner
+from pipeline.training.batches import Batch, Row
+from pipeline.training.sorting import SortingLearner
+
+QUICK: dict[str, Any] = {"warm_start_accuracy": 0.0}
+
+
+def saved(learner: SortingLearner, path: Path) -> dict[str, Any]:
+    learner.save(path)
+    state: dict[str, Any] = torch.load(path, weights_only=True)
+    return state
+
+
+def leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for key in value for leaf in [key, *leaves(value[key])]]
+    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, list) else [value]
+
+
+def assert_same_bits(one: Any, other: Any) -> None:
+    for a, b in zip(leaves(one), leaves(other), strict=True):
+        assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+def test_training_on_from_a_checkpoint_equals_never_having_stopped(tmp_path: Path, rows: list[Row], make: Any) -> None:
+    batches = [make(rows[first : first + 8]) for first in (0, 4, 0, 4, 0, 4)]
+    straight = SortingLearner(3, QUICK)
+    metrics = [straight.train(batch) for batch in batches]
+    first = SortingLearner(3, QUICK)
+    for batch in batches[:3]:
+        first.train(batch)
+    first.save(tmp_path / "checkpoint")
+    second = SortingLearner(99, QUICK)
+    second.load(tmp_path / "checkpoint")
+    assert [second.train(batch) for batch in batches[3:]] == metrics[3:]
+    assert_same_bits(saved(second, tmp_path / "second"), saved(straight, tmp_path / "straight"))
+
+
+def test_the_warm_start_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    options = {"warm_start_accuracy": 0.01}
+    for name, seed in (("one", 5), ("two", 5), ("other", 6)):
+        SortingLearner(seed, options).export(tmp_path / name)
+    one, two, other = ((tmp_path / name).read_bytes() for name in ("one", "two", "other"))
+    assert one == two != other
+
+
+def test_metrics_are_finite_numbers(batch: Batch) -> None:
+    metrics = SortingLearner(1, QUICK).train(batch)
+    assert set(metrics) == {"loss", "ratio", "clip_fraction", "kl", "grad_norm", "response_tokens"}
+    assert all(type(value) is float and abs(value) < float("inf") for value in metrics.values())
+
+
+def test_micro_batches_add_up_to_the_whole_step(batch: Batch, tmp_path: Path) -> None:
+    for name, tokens in (("whole", 10_000), ("parts", 20)):
+        learner = SortingLearner(1, {**QUICK, "micro_batch_tokens": tokens})
+        learner.train(batch)
+        learner.export(tmp_path / name)
+    whole, parts = (torch.load(tmp_path / name, weights_only=True) for name in ("whole", "parts"))
+    for name, weights in whole.items():
+        torch.testing.assert_close(parts[name], weights, rtol=0, atol=2e-4)
+
+
+def test_files_are_never_overwritten(tmp_path: Path) -> None:
+    learner = SortingLearner(1, QUICK)
+    learner.save(tmp_path / "file")
+    for write in (learner.save, learner.export):
+        with pytest.raises(FileExistsError):
+            write(tmp_path / "file")
+
+
+def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
+    torch.save({"format": 2}, tmp_path / "newer")
+    with pytest.raises(ValueError, match="format 2"):
+        SortingLearner(1, QUICK).load(tmp_path / "newer")
+
+
+def test_a_packed_batch_is_refused(rows: list[Row], make: Any) -> None:
+    with pytest.raises(ValueError, match="padded"):
+        SortingLearner(1, QUICK).train(make(rows, "packed"))
+
+
+def test_a_gradient_that_is_not_finite_stops_the_learner(rows: list[Row], make: Any, tmp_path: Path) -> None:
+    learner = SortingLearner(1, QUICK)
+    learner.export(tmp_path / "before")
+    with pytest.raises(FloatingPointError, match="step 0"):
+        learner.train(make(rows, loss_scale=float("inf")))
+    learner.export(tmp_path / "after")
+    assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(TypeError, match="learning_rate"):
+        SortingLearner(1, {"learning_rate": 1.0})
+
+
+def test_it_is_a_learner_as_the_port_has_it() -> None:
+    learner: Learner = SortingLearner(1, QUICK)
+    assert (learner.device, learner.layout, learner.pad_id) == ("cpu", "padded", 0)
