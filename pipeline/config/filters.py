@@ -23,13 +23,15 @@ class NoFilter(GroupFilter):
 
 
 class ZeroStd(GroupFilter):
-    """Rejects a group whose sample standard deviation is not above `tol`. `metric` defaults to the run's."""
+    """Rejects a group whose sample standard deviation is not above `tol`. `metric` defaults to the run's; a constant
+    group is called `all_max` when its value is `max_reward`."""
 
     needs_spread = True
 
     type: Literal["zero_std"]
     tol: float = Field(1e-8, ge=0)
     metric: Metric | None = None
+    max_reward: float = 1.0
 
 
 Filter = Annotated[NoFilter | ZeroStd, Field(discriminator="type")]

@@ -37,4 +37,4 @@ def lines(records: Iterable[Record]) -> Iterator[str]:
         except (Poison, UnknownSchema) as error:
             body = {"undecodable": str(error)}
         where = f"{record.topic}/{record.partition}/{record.offset}"
-        yield json.dumps({"at": where, "ms": record.timestamp_ms, "cause": record.cause, **body}, allow_nan=False)
+        yield json.dumps({"record": where, "ms": record.timestamp_ms, "cause": record.cause, **body}, allow_nan=False)

@@ -96,7 +96,8 @@ def committed_offsets(connection: Connection, stage: StageName, rules: Rules) ->
     """The committed offset of each partition of a stage's input; -1 where it is gone."""
     name, topic = group_name(connection.run, stage), topic_name(connection.run, READS[stage])
     wanted = [TopicPartition(topic, partition) for partition in range(partitions(READS[stage], rules))]
-    asked = admin_client(connection).list_consumer_group_offsets([ConsumerGroupTopicPartitions(name, wanted)])
+    admin = admin_client(connection)
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name, wanted)])
     found = asked[name].result(TIMEOUT_S).topic_partitions
     return {position.partition: max(position.offset, -1) for position in found}
 

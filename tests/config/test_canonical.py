@@ -36,7 +36,7 @@ def test_the_domain_reads_its_rules_from_it(whole):
     )
     rules = rules_of(canonical(made))
     assert [(d.name, d.quota) for d in rules.domains] == [("z", 3), ("a", 2)]
-    assert rules.domain("z").filters == (FilterRule("zero_std", {"tol": 1e-8, "metric": "reward"}),)
+    assert rules.domain("z").filters == (FilterRule("zero_std", {"tol": 1e-8, "metric": "reward", "max_reward": 1.0}),)
     assert rules.domain("a").filters == (FilterRule("no_filter", {}),)
     assert {d.name: d.filter_hash for d in rules.domains} == filter_hashes(made)
     assert (rules.assembly.lease_ms, rules.assembly.deadline_ms, rules.assembly.count) == (90_000, 1_800_000, "any")
