@@ -143,6 +143,7 @@ def test_the_filter_hash_depends_on_every_setting_and_on_nothing_else(config):
         hashed(plain),
         hashed(plain | {"tol": 1e-6}),
         hashed(plain | {"metric": "raw"}),
+        hashed(plain | {"max_reward": 2.0}),
         hashed({"type": "no_filter"}),
         hashed({"type": "no_filter"}, plain),
         hashed({"type": "zero_std"}, metric="exact"),
@@ -151,7 +152,7 @@ def test_the_filter_hash_depends_on_every_setting_and_on_nothing_else(config):
 
 
 def test_the_filter_hash_never_changes(config):
-    assert filter_hashes(config()) == {"math": "f7b52293b7d08add"}
+    assert filter_hashes(config()) == {"math": "9030920f676c323b"}
 
 
 def test_the_source_of_each_custom_callable_is_hashed(config, tmp_path, monkeypatch):
