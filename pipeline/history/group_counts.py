@@ -21,7 +21,7 @@ def count(into: dict[str, int], name: str, many: int = 1) -> None:
 
 @dataclass(slots=True)
 class GroupCounts:
-    """Dicts count by the vocabulary's names; `rejected` tells constant groups apart (`zero_std/all_zero`). Of the training
+    """Dicts count by the vocabulary's names; `rejected` tells constant groups apart (`zero_std/all_zero`). Of training
     groups judged since `take_sampled_reward`, `_judged` have a mean reward, and `_rewards` is the sum of these."""
 
     opened: int = 0
