@@ -63,19 +63,27 @@ def _tables() -> tuple[dict[type[Event], tuple[bytes, Write]], dict[bytes, _Know
         codec, head = codec_of(cls), MARKER + version.fingerprint
         if version is newest[version.event]:
             writers[cls] = (head, codec.writers[cls])
-        read = codec.read if version is newest[version.event] else _upgraded(version, newest[version.event], codec.read)
+        read = codec.read if version is newest[version.event] else _older(version, newest[version.event], codec.read)
         readers[head] = _Known(version.event, read)
     return writers, readers
 
 
-def _upgraded(old: SchemaVersion, new: SchemaVersion, read: Read) -> Read:
+def _older(old: SchemaVersion, new: SchemaVersion, read: Read) -> Read:
+    return upgrading(read_schema(old.event, old.version), read_schema(new.event, new.version), read)
+
+
+def upgrading(old_schema: Any, new_schema: Any, read: Read) -> Read:
     """Reads an older version: Avro resolves it to the newest, whose bytes are then read as usual. Slow, and rare."""
-    old_schema, new_schema = read_schema(old.event, old.version), read_schema(new.event, new.version)
 
     def read_old(data: bytes, at: int) -> tuple[Any, int]:
         source, resolved = io.BytesIO(data), io.BytesIO()
         source.seek(at)
-        schemaless_writer(resolved, new_schema, schemaless_reader(source, old_schema, new_schema))
+        try:
+            schemaless_writer(resolved, new_schema, schemaless_reader(source, old_schema, new_schema))
+        except UnicodeDecodeError as error:
+            raise Malformed(DeadLetterReason.BAD_TEXT, str(error)) from error
+        except (EOFError, IndexError, OverflowError, MemoryError) as error:
+            raise Malformed(DeadLetterReason.TRUNCATED, f"an older version that can't be read: {error!r}") from error
         return read(resolved.getvalue(), 0)[0], source.tell()
 
     return read_old
