@@ -84,7 +84,9 @@ class Evaluation:
 
 @dataclass(slots=True)
 class Run:
-    """The scheduler's state. `next_group` numbers all groups; `open_in` counts open groups by partition."""
+    """The scheduler's state. `next_group` numbers all groups; `open_in` counts open groups by partition. `last_call`:
+    the steps done when the source had ended, -1 before; the run is over one step later. `short_batch_asked`: the
+    batcher has not yet answered a request for a short batch."""
 
     shares: dict[str, Share]
     open_in: list[int]
@@ -96,6 +98,7 @@ class Run:
     policy: e.PolicyPublished | None = None
     steps_done: int = 0
     last_call: int = -1
+    short_batch_asked: bool = False
     turn: int = 0
     held_bytes: int = 0
     largest_payload: int = 0

@@ -83,6 +83,7 @@ class Scheduler:
             case e.BatchFormed():
                 self._on_formed(state, event)
             case e.BatchSkipped():
+                state.short_batch_asked = False
                 self._on_step(state)
             case e.BatchTrained():
                 yield from self._on_trained(state, event)
@@ -209,6 +210,7 @@ class Scheduler:
     # -------------------------------------------------------------------------------------------------------- batches
 
     def _on_formed(self, state: Run, event: e.BatchFormed) -> None:
+        state.short_batch_asked = False
         state.batches[event.batch] = Batch([g.group_id for g in event.groups])
         for group in event.groups:
             self._move(state, group.group_id, Phase.POOL, Phase.FORMED)
@@ -232,6 +234,7 @@ class Scheduler:
     def _on_returned(self, state: Run, event: e.BatchReturned) -> None:
         batch = state.batches.pop(event.batch)
         state.steps_done -= batch.trained
+        state.last_call = min(state.last_call, state.steps_done)
         for gid in batch.groups:
             self._move(state, gid, Phase.TRAINED if batch.trained else Phase.FORMED, Phase.POOL)
 
@@ -302,6 +305,8 @@ class Scheduler:
             idle = 0
 
     def _starve(self, state: Run, at: int) -> Iterator[Output]:
+        if state.short_batch_asked:
+            return
         for domain in self.rules.domains:
             share = state.shares[domain.name]
             cause = starvation.cause_of(share, self.rules.starvation)
@@ -309,11 +314,13 @@ class Scheduler:
                 policy = self.rules.starvation.policy
                 yield Output(Topic.LEDGER, 0, starvation.raised(domain.name, share, cause, policy, at))
                 share.progressed()
+                state.short_batch_asked = policy is StarvationPolicy.SHORT_BATCH
                 if policy is StarvationPolicy.RAISE:
                     yield from self._close(state, Outcome.STARVED, f"domain {domain.name}: {cause}", at)
+                if policy is not StarvationPolicy.WAIT:
                     return
             elif self._is_dry(state, domain):
-                state.last_call = state.steps_done
+                state.last_call, state.short_batch_asked = state.steps_done, True
                 cause, policy = StarvationCause.SOURCE_EXHAUSTED, StarvationPolicy.SHORT_BATCH
                 yield Output(Topic.LEDGER, 0, starvation.raised(domain.name, share, cause, policy, at))
                 return
