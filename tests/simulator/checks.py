@@ -41,7 +41,7 @@ def ledger_of(world: World) -> list[Record]:
 
 def _outcome(world: World) -> Iterator[str]:
     finished = world.ledger.finished[0]
-    if finished.outcome is not world.setup.expected:
+    if world.setup.expected not in (None, finished.outcome):
         yield f"the run ended as {finished.outcome}, expected {world.setup.expected}"
     copies = [r.event for p in world.log.topics[Topic.DROPS] for r in p if isinstance(r.event, e.RunFinished)]
     if copies != [finished] * (world.rules.partitions + 1):
@@ -202,16 +202,20 @@ def _accepted(world: World) -> Iterator[str]:
 def _weights(world: World, trainer: Trainer) -> Iterator[str]:
     """The last checkpoint has learned from each trained batch once, in order, and from no other."""
     trained: list[int] = []
-    skipped = 0
+    skipped = late = 0
+    (last_seen,) = [
+        r.cause.offset for r in ledger_of(world) if isinstance(r.event, e.RunFinished) and isinstance(r.cause, Cause)
+    ]
     saved: e.CheckpointSaved | None = None
-    for record in ledger_of(world):
+    for offset, record in enumerate(ledger_of(world)):
         match record.event:
             case e.BatchTrained(batch=batch):
                 trained.append(batch)
             case e.BatchReturned(batch=batch, trained=True):
                 trained.remove(batch)
             case e.BatchSkipped():
-                skipped += 1
+                skipped += offset <= last_seen
+                late += offset > last_seen
             case e.CheckpointSaved() as event:
                 saved = event
             case _:
@@ -222,5 +226,7 @@ def _weights(world: World, trainer: Trainer) -> Iterator[str]:
     finished = world.ledger.finished[0]
     if finished.steps != len(trained) + skipped:
         yield f"RunFinished counts {finished.steps} steps, the ledger {len(trained)} and {skipped} skipped"
+    if late > 1:
+        yield f"{late} steps were skipped after the scheduler had ended the run"
     if finished.outcome is Outcome.COMPLETED and finished.steps > world.rules.steps:
         yield f"{finished.steps} steps were taken, at most {world.rules.steps} were asked for"

@@ -62,7 +62,7 @@ class Setup:
     fail_at: int = -1
     failing: Literal["", "trainer", "scorer", "prompt"] = ""
     huge_payload: float = 0.0
-    expected: Outcome = Outcome.COMPLETED
+    expected: Outcome | None = Outcome.COMPLETED
     domains: tuple[str, ...] = field(default=())
 
 
