@@ -25,6 +25,8 @@ from pipeline.training.work import Done, Work
 log = structlog.get_logger(__name__)
 
 IDLE_COMMIT_S = 1.0
+IDLE_S = 0.05
+WAIT_S = 0.005
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ class Trainer:
         try:
             while not should_stop():
                 self.heartbeat()
-                entries = self.seat.poll(0.0 if self._running is None and self._awaited == 0 else 0.01)
+                entries = self.seat.poll(self._patience())
                 if self.seat.turn != self._turn:
                     self._take_seat()
                 for entry in entries:
@@ -65,6 +67,10 @@ class Trainer:
         finally:
             self.work.stop()
             self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _patience(self) -> float:
+        """How long to wait for records: hardly, while something is under way whose end is to be noticed at once."""
+        return WAIT_S if self._running is not None or self._awaited else IDLE_S
 
     def _take_seat(self) -> None:
         """Fold the ledger from where the last trainer stood; forget what this process did in an earlier turn."""
