@@ -1,0 +1,287 @@
+"""The generator: answers prompts with samples of the policy that each needs.
+
+A slot that is begun is finished on its policy; then the newest is loaded. Evaluation prompts go first, and are answered
+by the one policy that they name, however old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from pipeline.domain import events as e
+from pipeline.domain.ids import response_id
+from pipeline.domain.lead import seed_of
+from pipeline.domain.rules import Rules
+from pipeline.domain.topology import InvariantBroken, Output, StageName, Topic
+from pipeline.domain.vocabulary import Failure, Purpose
+from pipeline.engines.asks import Ask, Backlog, Question, Slot
+from pipeline.engines.door import Refused
+from pipeline.engines.policies import Policy, Unusable, load, policy_of
+from pipeline.engines.writing import Failed, Sampled, Scribe
+from pipeline.log.work import Answer, Job, Publish
+from pipeline.prompts.task import BadTask
+from pipeline.sdk import Engine, Sample, SampleRequest
+from pipeline.store.payloads import PayloadStore
+
+UNWRITTEN: Final = 1_024
+"""Samples that may wait for being written before no more are begun (or two calls' worth)."""
+log = structlog.get_logger(__name__)
+
+
+def request_seed(group_seed: int, slot: int, round: int) -> int:
+    """The seed of one response: the run's mix of seed and number, once for the slot and once for the round."""
+    return seed_of(seed_of(group_seed, slot), round)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call of the engine under way. `cancelled`: by us, so that it leaves no trace."""
+
+    slots: list[Slot]
+    questions: list[Question]
+    version: int
+    cancelled: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class Generator:
+    """Work of the generator, with one engine."""
+
+    name = StageName.GENERATOR
+    pins = e.PolicyPublished
+    copies_to = Topic.RESPONSES
+    most_unfinished = 1 << 30
+
+    def __init__(
+        self, rules: Rules, engine: Engine, store: PayloadStore, folder: Path, slot: str, concurrency: int | None = None
+    ) -> None:
+        self._engine, self._folder = engine, folder
+        self._concurrency = concurrency or engine.concurrency
+        self._backlog = Backlog()
+        self._scribe = Scribe(store, self._backlog, rules.payload_ttl_ms, slot)
+        self._newest: tuple[Policy, Job] | None = None
+        self._loaded: Policy | None = None
+        self._unusable: Policy | None = None
+        self._loading = False
+        self._stopping = False
+        self._calls: set[Call] = set()
+
+    @property
+    def waiting_for_redis(self) -> bool:
+        """Whether samples are kept because Redis is full or away; then no more are begun."""
+        return self._scribe.waiting_for_redis
+
+    async def run(self, publish: Publish) -> None:
+        """Serve until cancelled."""
+
+        def published(answers: Sequence[Answer]) -> None:
+            publish(answers)
+            self._pump()
+
+        self._publish = publish
+        async with asyncio.TaskGroup() as self._tasks:
+            try:
+                await self._scribe.run(published)
+            finally:
+                self._stopping = True
+
+    def take(self, jobs: Sequence[Job]) -> None:
+        """More records of `prompts`."""
+        answers: list[Answer] = []
+        for job in jobs:
+            match job.event:
+                case e.PromptIssued() | e.ResponsesRequested() as event:
+                    answer = self._backlog.add(job, event)
+                    answers += [answer] if answer else []
+                case e.GroupClosed() as event:
+                    answers += [*self._close(event.group_id), Answer(job, (), True)]
+                case e.PolicyPublished() as event:
+                    self._remember(policy_of(event), job)
+                    answers.append(Answer(job, (), True))
+                case event:
+                    raise InvariantBroken(f"the generator cannot take {type(event).__name__}")
+        if answers:
+            self._publish(answers)
+        self._pump()
+
+    def drop(self) -> None:
+        """Forget all prompts; the engine and its policy stay."""
+        for call in self._calls:
+            self._cancel(call)
+        self._backlog.clear()
+        self._scribe.clear()
+        self._newest = None
+
+    # ------------------------------------------------------------------------------------------------- what to do next
+
+    def _pump(self) -> None:
+        """Begin all that can be begun."""
+        while not self._loading and not self._stopping and self._has_room():
+            policy = self._needed()
+            if policy is None:
+                return
+            if policy != self._loaded:
+                if not self._calls:
+                    self._loading = True
+                    self._tasks.create_task(self._load(policy))
+                return
+            self._begin(self._next_slots(policy))
+
+    def _has_room(self) -> bool:
+        unwritten = self._scribe.pending
+        return (
+            len(self._calls) < self._concurrency
+            and not self._scribe.waiting_for_redis
+            and unwritten < max(UNWRITTEN, 2 * self._engine.batch)
+        )
+
+    def _needed(self) -> Policy | None:
+        """The policy for the next slots; None while there are none, or none that can be begun yet."""
+        if ask := self._backlog.head(self._backlog.evals):
+            return _eval_policy(ask)
+        ask = self._backlog.head(self._backlog.trains)
+        newest = self._newest[0] if self._newest else None
+        if ask is None or newest is None or newest == self._unusable or ask.event.min_version > newest.version:
+            return None
+        return newest
+
+    def _next_slots(self, policy: Policy) -> list[Slot]:
+        backlog, most = self._backlog, self._engine.batch
+        slots: list[Slot] = []
+        while len(slots) < most and (ask := backlog.head(backlog.evals)) and _eval_policy(ask) == policy:
+            slots += backlog.take(backlog.evals, min(most - len(slots), len(ask.wanted) - ask.begun))
+        while len(slots) < most and (ask := backlog.head(backlog.trains)) and self._answers(policy, ask):
+            slots += backlog.take(backlog.trains, min(most - len(slots), len(ask.wanted) - ask.begun))
+        return slots
+
+    def _answers(self, policy: Policy, ask: Ask) -> bool:
+        """Whether a training prompt may be answered by this policy: by the newest only."""
+        return self._newest is not None and policy == self._newest[0] and ask.event.min_version <= policy.version
+
+    def _close(self, group_id: str) -> list[Answer]:
+        answers = self._backlog.close(group_id)
+        if answers:
+            for call in self._calls:
+                if all(slot.unwanted for slot in call.slots):
+                    self._cancel(call)
+        return answers
+
+    # -------------------------------------------------------------------------------------------------------- sampling
+
+    def _begin(self, slots: Sequence[Slot]) -> None:
+        version = self._loaded.version if self._loaded else -1
+        call = Call([], [], version)
+        for slot in slots:
+            try:
+                call.questions.append(slot.ask.question())
+                call.slots.append(slot)
+            except (BadTask, Refused) as error:
+                self._scribe.add([Sampled(slot, None, Failed(Failure.ENV_FAILED, str(error)), version, 0)])
+        if call.slots:
+            self._calls.add(call)
+            call.task = self._tasks.create_task(self._sample(call))
+            call.task.add_done_callback(lambda _: self._ended(call))
+
+    def _ended(self, call: Call) -> None:
+        self._calls.discard(call)
+        self._pump()
+
+    async def _sample(self, call: Call) -> None:
+        started = time.perf_counter()
+        results = await self._results(call)
+        took_ms = round((time.perf_counter() - started) * 1000)
+        self._scribe.add(
+            [
+                Sampled(slot, question, result, call.version, took_ms)
+                for slot, question, result in zip(call.slots, call.questions, results, strict=True)
+                if not slot.unwanted
+            ]
+        )
+
+    async def _results(self, call: Call) -> Sequence[Sample | Failed]:
+        """One for each slot, whatever the engine does."""
+        wanted = len(call.slots)
+        try:
+            samples = await self._engine.generate(
+                [_request(*asked) for asked in zip(call.slots, call.questions, strict=True)]
+            )
+            returned = len(samples)
+        except asyncio.CancelledError:
+            if call.cancelled or _cancelling():
+                raise
+            return [Failed(Failure.ABORTED, "the engine cancelled the call")] * wanted
+        except Exception as error:
+            return [Failed(Failure.ENV_FAILED, f"the engine raised {type(error).__name__}: {error}")] * wanted
+        if returned == wanted:
+            return samples
+        detail = f"the engine returned {returned} samples for {wanted} requests; expected one for each, in order"
+        return [Failed(Failure.ENV_FAILED, detail, detail), *[Failed(Failure.ENV_FAILED, detail)] * (wanted - 1)]
+
+    def _cancel(self, call: Call) -> None:
+        call.cancelled = True
+        if call.task:
+            call.task.cancel()
+
+    # -------------------------------------------------------------------------------------------------------- policies
+
+    def _remember(self, policy: Policy, job: Job) -> None:
+        if self._newest is None or policy.version > self._newest[0].version:
+            self._newest = (policy, job)
+
+    async def _load(self, policy: Policy) -> None:
+        started = time.perf_counter()
+        try:
+            self._loaded = None
+            await load(self._engine, self._folder, policy)
+            self._loaded = policy
+            log.info("policy loaded", version=policy.version, seconds=round(time.perf_counter() - started, 3))
+        except Unusable as error:
+            self._give_up(policy, error)
+        finally:
+            self._loading = False
+        self._pump()
+
+    def _give_up(self, policy: Policy, error: Unusable) -> None:
+        """An evaluation can't do without its policy; training goes on with a newer one. Its file is gone because there
+        is one; anything else ends the run."""
+        log.warning("policy not loaded", version=policy.version, why=error.detail)
+        lost = self._backlog.take_all(self._backlog.evals, lambda ask: _eval_policy(ask) == policy)
+        for place, slot in enumerate(lost):
+            failed = Failed(Failure.ENV_FAILED, error.detail, None if place else error.detail)
+            self._scribe.add([Sampled(slot, None, failed, policy.version, 0)])
+        if self._newest and self._newest[0] == policy:
+            self._unusable = policy
+            if not error.gone and not lost:
+                ended = e.StageFailed(self.name, None, error.detail, time.time_ns() // 1_000_000)
+                self._publish([Answer(self._newest[1], ((0, Output(Topic.LEDGER, 0, ended)),), False)])
+
+
+def _eval_policy(ask: Ask) -> Policy:
+    if ask.event.eval is None:
+        raise InvariantBroken(f"evaluation group {ask.event.group_id} names no policy")
+    return policy_of(ask.event.eval)
+
+
+def _request(slot: Slot, question: Question) -> SampleRequest:
+    event = slot.ask.event
+    return SampleRequest(
+        response_id(event.group_id, slot.slot, slot.round),
+        question.text,
+        question.token_ids,
+        request_seed(event.seed, slot.slot, slot.round),
+        event.purpose is Purpose.EVAL,
+        question.metadata,
+    )
+
+
+def _cancelling() -> bool:
+    """Whether this task was asked to end from outside."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

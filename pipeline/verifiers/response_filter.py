@@ -1,0 +1,80 @@
+"""The response filter: predicates from the configuration that keep single responses out of their groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline import plugins
+from pipeline.config.filters import (
+    CustomPredicate,
+    InvalidFormat,
+    MaxRepetition,
+    MaxTokens,
+    MinTokens,
+    Predicate,
+    Truncated,
+)
+from pipeline.config.models import DecisionConfig
+from pipeline.domain.vocabulary import FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A response as predicates see it. `token_ids` is empty unless a predicate needs it."""
+
+    text: str
+    token_ids: Sequence[int]
+    tokens: int
+    finish_reason: str
+    reward: float | None
+    metadata: Mapping[str, Any]
+
+
+Rejects = Callable[[Judged], str | None]
+"""Why a response is rejected; None: it isn't."""
+
+
+class ResponseFilter:
+    """All predicates of a run; the first that rejects counts. `needs_tokens`: whether one looks at token ids."""
+
+    def __init__(self, config: DecisionConfig) -> None:
+        self._predicates = [_rejects(p, config.seed, place) for place, p in enumerate(config.response_filter)]
+        self.needs_tokens = any(isinstance(p, MaxRepetition | CustomPredicate) for p in config.response_filter)
+
+    def __bool__(self) -> bool:
+        return bool(self._predicates)
+
+    def rejection(self, judged: Judged) -> str | None:
+        """Why it is rejected, if it is. What a custom predicate raises goes through."""
+        return next((reason for rejects in self._predicates if (reason := rejects(judged))), None)
+
+
+def repeated_share(token_ids: Sequence[int], ngram: int) -> float:
+    """The share of the runs of `ngram` tokens that have occurred before; 0 for a response without any."""
+    runs = [tuple(token_ids[i : i + ngram]) for i in range(len(token_ids) - ngram + 1)]
+    return (len(runs) - len(set(runs))) / len(runs) if runs else 0.0
+
+
+def _rejects(predicate: Predicate, seed: int, place: int) -> Rejects:
+    match predicate:
+        case InvalidFormat(pattern=pattern):
+            found = re.compile(pattern).search
+            return lambda r: None if found(r.text) else f"invalid_format: {pattern!r} is not found"
+        case Truncated():
+            return lambda r: "truncated" if r.finish_reason == FinishReason.LENGTH else None
+        case MinTokens(value=least):
+            return lambda r: f"min_tokens: {r.tokens} < {least}" if r.tokens < least else None
+        case MaxTokens(value=most):
+            return lambda r: f"max_tokens: {r.tokens} > {most}" if r.tokens > most else None
+        case MaxRepetition(ngram=ngram, share=share):
+            return lambda r: _over(repeated_share(r.token_ids, ngram), share)
+        case CustomPredicate(factory=factory, options=options):
+            custom = plugins.build(factory, seed, options, f"response_filter.{place}.factory")
+            return lambda r: f"custom: {factory}" if custom(r) else None
+
+
+def _over(found: float, share: float) -> str | None:
+    return f"max_repetition: {found:.3f} > {share}" if found > share else None

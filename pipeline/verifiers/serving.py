@@ -1,0 +1,263 @@
+"""The scorer: admits payloads, has verifiers judge them, and says what each response is worth.
+
+A score belongs to (group, slot, round), never to a place in a list. Payloads are admitted in batches: the lease is
+taken off and the head, which is all that judging needs, is read in one exchange.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Final
+
+import structlog
+
+from pipeline import plugins
+from pipeline.config.models import DecisionConfig
+from pipeline.domain import events as e
+from pipeline.domain.ids import response_id
+from pipeline.domain.topology import InvariantBroken, Output, StageName, Topic
+from pipeline.domain.vocabulary import DiscardReason, Failure, Purpose
+from pipeline.log.backoff import Backoff
+from pipeline.log.work import Answer, Job, Publish
+from pipeline.prompts.task import BadTask, Rubric, decode_grading
+from pipeline.sdk import ScoreRequest
+from pipeline.store.errors import PayloadDamaged, StoreUnreachable
+from pipeline.store.format import Head, decode, decode_head
+from pipeline.store.payloads import PayloadStore
+from pipeline.verifiers import verdict as v
+from pipeline.verifiers.judge import Given, Judge, Outcome
+from pipeline.verifiers.response_filter import Judged, ResponseFilter
+
+ADMIT: Final = 1_024
+"""Payloads admitted in one exchange."""
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Case:
+    """A response that is being judged: `opinions` has a place for each binding of its task."""
+
+    job: Job
+    event: e.ResponseGenerated
+    head: Head
+    token_ids: Sequence[int]
+    rubric: Rubric
+    opinions: list[v.Opinion | None]
+    grading_ms: int = 0
+
+    @property
+    def id(self) -> str:
+        """The response's id."""
+        return response_id(self.event.group_id, self.event.slot, self.event.round)
+
+
+Settled = tuple[Job, v.Verdict]
+"""A response that needs no judging, and why."""
+
+
+class Scorer:
+    """Work of the scorer, with the verifiers of a run."""
+
+    name = StageName.SCORER
+    pins = None
+    copies_to = Topic.ROLLOUTS
+    most_unfinished = 16_384
+
+    def __init__(self, config: DecisionConfig, store: PayloadStore, concurrency: int | None = None) -> None:
+        self._store = store
+        self._record_text = config.record_text
+        self._filter = ResponseFilter(config)
+        self.judges = {
+            name: Judge(name, plugins.verifier(config, name), rules.timeout_s, rules.on_failure, concurrency)
+            for name, rules in config.verifiers.items()
+        }
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="payloads")
+        self._waiting: deque[Job] = deque()
+        self._news = asyncio.Event()
+        self._finished: list[Answer] = []
+        self.waiting_for_redis = False
+
+    async def run(self, publish: Publish) -> None:
+        """Serve until cancelled."""
+        self._publish = publish
+        async with asyncio.TaskGroup() as tasks:
+            for judge in self.judges.values():
+                judge.start(tasks)
+            try:
+                await self._serve()
+            finally:
+                for judge in self.judges.values():
+                    judge.stop()
+                self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _serve(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while jobs := self._next_jobs():
+                cases, settled = await self._admit(jobs)
+                self._publish([self._answer(job, verdict) for job, verdict in settled if not job.home.lost])
+                self._judge([case for case in cases if not case.job.home.lost])
+
+    def take(self, jobs: Sequence[Job]) -> None:
+        """More records of `responses`."""
+        self._waiting += jobs
+        self._news.set()
+
+    def drop(self) -> None:
+        """Forget all responses."""
+        self._waiting.clear()
+        for judge in self.judges.values():
+            judge.clear()
+
+    def _next_jobs(self) -> list[Job]:
+        jobs: list[Job] = []
+        while self._waiting and len(jobs) < ADMIT and self._waiting[0].may_start:
+            jobs.append(self._waiting.popleft())
+        return jobs
+
+    # ------------------------------------------------------------------------------------------------------- admission
+
+    async def _admit(self, jobs: Sequence[Job]) -> tuple[list[Case], list[Settled]]:
+        """What can be judged, and what can't. Waits for a Redis that is away."""
+        loop, backoff = asyncio.get_running_loop(), Backoff()
+        while True:
+            try:
+                opened = await loop.run_in_executor(self._thread, self._open, jobs)
+                self.waiting_for_redis = False
+                return opened
+            except StoreUnreachable as error:
+                log.warning("redis can't be reached", why=str(error), waiting=len(jobs))
+                self.waiting_for_redis = True
+                await backoff.wait()
+
+    def _open(self, jobs: Sequence[Job]) -> tuple[list[Case], list[Settled]]:
+        """Runs in the thread for payloads."""
+        cases: list[Case] = []
+        settled: list[Settled] = []
+        sound: list[tuple[Job, e.ResponseGenerated, str]] = []
+        for job in jobs:
+            event = _response(job)
+            if event.failure is not None:
+                settled.append((job, v.failed(event.failure, event.detail)))
+            elif event.payload_key is None:
+                settled.append((job, v.failed(Failure.PAYLOAD_EXPIRED, "the event names no payload")))
+            else:
+                sound.append((job, event, event.payload_key))
+        whole = self._filter.needs_tokens
+        sizes = [event.payload_bytes if whole else event.head_bytes for _, event, _ in sound]
+        values = self._store.admit([key for _, _, key in sound], sizes)
+        for (job, event, key), value in zip(sound, values, strict=True):
+            try:
+                cases.append(_case(job, event, key, value, whole))
+            except _Lost as error:
+                settled.append((job, v.failed(Failure.PAYLOAD_EXPIRED, str(error))))
+        return cases, settled
+
+    # --------------------------------------------------------------------------------------------------------- judging
+
+    def _judge(self, cases: Sequence[Case]) -> None:
+        asked: dict[str, list[tuple[ScoreRequest, Given]]] = {}
+        for case in cases:
+            missing = [b.name for b in case.rubric.verifiers if b.name not in self.judges]
+            if missing:
+                self._finish(case, v.ungraded(f"the task names verifier {missing[0]!r}, which isn't configured", True))
+            elif not case.opinions:
+                self._finish(case, _of_environment(case.event))
+            else:
+                for place, binding in enumerate(case.rubric.verifiers):
+                    request = ScoreRequest(case.id, case.head.text, binding.target, case.rubric.metadata)
+                    asked.setdefault(binding.name, []).append((request, partial(self._hear, case, place)))
+        for name, requests in asked.items():
+            self.judges[name].ask(requests)
+
+    def _hear(self, case: Case, place: int, outcome: Outcome, took_ms: int) -> None:
+        binding = case.rubric.verifiers[place]
+        case.opinions[place] = v.Opinion(binding.name, binding.weight, outcome, self.judges[binding.name].on_failure)
+        case.grading_ms = max(case.grading_ms, took_ms)
+        opinions = [opinion for opinion in case.opinions if opinion is not None]
+        if len(opinions) == len(case.opinions):
+            self._finish(case, v.verdict_of(opinions))
+
+    def _finish(self, case: Case, verdict: v.Verdict) -> None:
+        if case.job.home.lost:
+            return
+        if self._filter and verdict.discard is None and case.event.purpose is Purpose.TRAIN:
+            verdict = self._filtered(case, verdict)
+        if not self._finished:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._finished.append(self._answer(case.job, verdict, case))
+
+    def _flush(self) -> None:
+        """Publish what one round of calls has finished, together."""
+        finished, self._finished = self._finished, []
+        self._publish(finished)
+
+    def _filtered(self, case: Case, verdict: v.Verdict) -> v.Verdict:
+        event = case.event
+        judged = Judged(
+            case.head.text, case.token_ids, event.response_tokens, event.finish_reason, verdict.reward,
+            case.rubric.metadata,
+        )  # fmt: skip
+        try:
+            reason = self._filter.rejection(judged)
+        except Exception as error:
+            return v.ungraded(f"the response filter raised {type(error).__name__}: {error}")
+        return verdict._replace(discard=DiscardReason.FILTERED, detail=reason) if reason else verdict
+
+    def _answer(self, job: Job, verdict: v.Verdict, case: Case | None = None) -> Answer:
+        event, at = _response(job), time.time_ns() // 1_000_000
+        with_text = self._record_text == "all" or (self._record_text == "eval" and event.purpose is Purpose.EVAL)
+        text = case.head.text if case and with_text else None
+        attempts = 1 if case and case.opinions else 0
+        scored = v.scored(event, verdict, attempts, case.grading_ms if case else 0, text, at)
+        outputs = [(0, Output(Topic.ROLLOUTS, job.home.partition, scored))]
+        if verdict.ends_run:
+            ended = e.StageFailed(self.name, event.group_id, verdict.ends_run, at)
+            outputs.append((1, Output(Topic.LEDGER, 0, ended)))
+        return Answer(job, tuple(outputs), True)
+
+
+class _Lost(Exception):
+    """A payload that isn't there, or isn't one."""
+
+
+def _case(job: Job, event: e.ResponseGenerated, key: str, value: bytes | None, whole: bool) -> Case:
+    if value is None:
+        raise _Lost(f"{key} is not in Redis: its lease ran out before it was admitted, or Redis was emptied")
+    try:
+        head, token_ids = decode_head(value), _tokens(value) if whole else ()
+        rubric = _rubric(head.metadata)
+    except (PayloadDamaged, BadTask) as error:
+        raise _Lost(f"{key}: {error}") from error
+    return Case(job, event, head, token_ids, rubric, [None] * len(rubric.verifiers))
+
+
+def _tokens(value: bytes) -> Sequence[int]:
+    ids = decode(value).response_ids
+    return array("i" if ids.dtype == "int32" else "q", bytes(ids.data))
+
+
+@lru_cache(maxsize=4_096)
+def _rubric(metadata: bytes) -> Rubric:
+    """The responses of a group share these bytes."""
+    return decode_grading(metadata)
+
+
+def _of_environment(event: e.ResponseGenerated) -> v.Verdict:
+    if event.env_reward is None:
+        return v.ungraded("the task names no verifier, and the environment gave no reward")
+    return v.graded(event.env_reward)
+
+
+def _response(job: Job) -> e.ResponseGenerated:
+    if not isinstance(job.event, e.ResponseGenerated):
+        raise InvariantBroken(f"the scorer cannot take {type(job.event).__name__}")
+    return job.event
