@@ -141,12 +141,9 @@ class OneLane:
         result.differences += self._explained(found)
 
     def _answer(self, outputs: list[Output]) -> int:
-        return total(
-            [
-                digest(index, output.topic, output.partition, _key(output.event), encode(output.event))
-                for index, output in enumerate(outputs)
-            ]
-        )
+        if not outputs:
+            return 0
+        return total([digest(i, o.topic, o.partition, _key(o.event), encode(o.event)) for i, o in enumerate(outputs)])
 
     def _explained(self, found: list[Difference]) -> Iterator[str]:
         """The first differences in full, the others as a number."""

@@ -1,0 +1,118 @@
+"""What an event says of a group, as a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum
+
+from pipeline.domain import events as e
+from pipeline.domain.topology import MembersCodec
+from pipeline.domain.vocabulary import ConstantClass
+
+
+def opening(event: e.GroupOpened) -> str:
+    """Opened for what, and in whose place."""
+    prompt = event.prompt
+    place = f"{prompt.id} ({prompt.domain}, place {prompt.ordinal} of pass {prompt.epoch + 1})"
+    more = f" and {event.redundancy} to spare" if event.redundancy else ""
+    if event.eval is not None:
+        return f"opened for evaluation {event.eval.id} of policy {event.eval.version}: prompt {place}"
+    text = f"opened for prompt {place}: {event.group_size} responses{more} of policy {event.min_version} or newer"
+    return f"{text}; replaces {event.replaces}, attempt {event.attempt}" if event.replaces else text
+
+
+def request(event: e.ResponsesRequested) -> str:
+    """Asked again for which slots."""
+    return "asked again: " + ", ".join(_slot(s.slot, s.round) for s in event.slots)
+
+
+def generated(event: e.ResponseGenerated) -> str:
+    """Sampled by whom, how fast."""
+    who = f"{_slot(event.slot, event.round)} by {event.generator} after {event.sampling_ms / 1000:.1f} s"
+    if event.failure is not None:
+        return f"{who}: failed, {event.failure}" + (f" ({event.detail})" if event.detail else "")
+    versions = _versions(event.oldest_version, event.newest_version)
+    return f"{who}: {event.response_tokens} tokens of policy {versions}, {event.payload_bytes} bytes"
+
+
+def scored(event: e.ResponseScored) -> str:
+    """Judged how."""
+    what = f"reward {event.reward:g}" if event.reward is not None else f"{event.grading}"
+    why = f" ({event.failure})" if event.failure else ""
+    return f"{_slot(event.slot, event.round)} judged in {event.grading_ms / 1000:.1f} s: {what}{why}"
+
+
+def discarded(event: e.ResponseDiscarded) -> str:
+    """Why a response is no member."""
+    return f"{_slot(event.slot, event.round)} discarded: {event.reason}" + (
+        f", {event.failure}" if event.failure else ""
+    )
+
+
+def assembled(event: e.GroupAssembled, codec: MembersCodec, after_s: float | None) -> str:
+    """Complete with which rewards."""
+    rewards = [m.reward for m in codec.decode(event.members)]
+    took = f" after {after_s:.1f} s" if after_s is not None else ""
+    return f"assembled{took}: rewards {_rewards(rewards)}, {event.payload_bytes} bytes"
+
+
+def accepted(event: e.GroupAccepted) -> str:
+    """Kept by which filter."""
+    guard = ", kept by the guard" if event.kept_by_guard else ""
+    return f"accepted by {event.filter}{_measured(event.measured, event.threshold)}{guard}"
+
+
+def rejected(event: e.GroupRejected, codec: MembersCodec) -> str:
+    """Refused why, and what all had in common."""
+    text = f"rejected: {event.reason} ({event.category}){_measured(event.measured, event.threshold)}"
+    rewards = [m.reward for m in codec.decode(event.members)] if event.members else []
+    if event.constant_class is not None and rewards:
+        best = ", the highest there is" if event.constant_class is ConstantClass.ALL_MAX else ""
+        text += f"; all {len(rewards)} members had {_rewards(rewards[:1])}{best}"
+    return f"{text}; {event.detail}" if event.detail else text
+
+
+def expired(event: e.GroupExpired) -> str:
+    """Unused, and why."""
+    age = f", {event.staleness} versions old" if event.staleness is not None else ""
+    return f"expired: {event.reason}{age}"
+
+
+def evaluated(event: e.GroupEvaluated) -> str:
+    """The answer to an evaluation prompt."""
+    mean = f", mean reward {event.mean_reward:g}" if event.mean_reward is not None else ""
+    return f"evaluated: {event.graded} graded, {event.ungraded} ungraded, {event.failed} failed{mean}"
+
+
+def formed(event: e.BatchFormed, group: e.BatchGroup) -> str:
+    """In which batch."""
+    stale = event.follows_version - group.oldest_version
+    weight = f", weight {group.weight:g}" if group.weight != 1.0 else ""
+    place = f"batch {event.batch} of {len(event.groups)} groups, to follow policy {event.follows_version}"
+    return f"in {place}: staleness {stale}{weight}"
+
+
+def dropped(event: e.PayloadsDropped) -> str:
+    """Whose payloads are gone."""
+    return f"{len(event.keys)} payload{'s' * (len(event.keys) != 1)} dropped: {event.reason}"
+
+
+def _slot(slot: int, round: int) -> str:
+    return f"slot {slot}" if round == 1 else f"slot {slot} (round {round})"
+
+
+def _versions(oldest: int, newest: int) -> str:
+    return str(oldest) if oldest == newest else f"{oldest} to {newest}"
+
+
+def _rewards(rewards: Sequence[float | None]) -> str:
+    shown = " ".join("–" if r is None else f"{r:g}" for r in rewards[:16])
+    known = [r for r in rewards if r is not None]
+    many = f" … (mean {fsum(known) / len(known):.3g} of {len(rewards)})" if len(rewards) > 16 and known else ""
+    return shown + many
+
+
+def _measured(measured: float | None, threshold: float | None) -> str:
+    if measured is None:
+        return ""
+    return f", measured {measured:.4g}" + (f" against {threshold:g}" if threshold is not None else "")
