@@ -58,7 +58,11 @@ class LocalKafka:
         return self._daemon.stop()
 
     def kill(self) -> None:
-        """End it as a crash would (SIGKILL)."""
+        """End it as a crash would (SIGKILL).
+
+        Kafka 4.4.0 on one node can lose the marker of a transaction whose commit was acknowledged milliseconds before:
+        the coordinator then calls it complete while read_committed readers of its partitions wait forever.
+        """
         self._daemon.kill()
 
     def restart(self) -> None:

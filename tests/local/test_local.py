@@ -134,6 +134,7 @@ def test_a_killed_broker_comes_back_on_its_port_with_its_data(own_kafka: LocalKa
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic(run_name, 1)])[run_name].result(30)
     write_in_a_transaction(address, run_name, b"kept")
+    assert read_first(address, run_name) == b"kept"  # its marker is written: see LocalKafka.kill
     own_kafka.kill()
     assert not kafka_answers(address)
     own_kafka.start()
