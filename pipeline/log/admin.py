@@ -17,6 +17,9 @@ from pipeline.log.errors import Stop, Unreachable
 from pipeline.log.topics import PREFIX, group_name, topic_config, topic_name
 
 TIMEOUT_S: Final = 30.0
+REQUEST_S: Final = 5.0
+COORDINATOR_S: Final = 60.0
+"""How long a broker that has just started may take until it keeps offsets."""
 
 
 def topics_of_broker(connection: Connection, timeout_s: float = 10.0) -> dict[str, int]:
@@ -69,9 +72,11 @@ def commit_offsets(
     name, topic = group_name(connection.run, stage), topic_name(connection.run, READS[stage])
     placed = [TopicPartition(topic, p.partition, p.offset, p.metadata or "") for p in positions]
     client = admin_client(connection) if admin is None else admin  # a client without work is false
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + COORDINATOR_S
     while True:
-        asked = client.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(name, placed)])
+        asked = client.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(name, placed)], request_timeout=REQUEST_S
+        )
         if not _loading(asked[name]) or time.monotonic() > deadline:
             break
         time.sleep(0.05)
@@ -123,12 +128,13 @@ def delete_run(connection: Connection) -> int:
 
 
 def _loading(future: Any) -> bool:
-    """Whether the group's coordinator is only about to be ready: the first group of a broker finds it so."""
+    """Whether the broker only needs a moment: for its first group, or to know a topic that was made just now."""
     try:
         errors = [position.error for position in future.result(TIMEOUT_S).topic_partitions]
     except KafkaException as error:
         errors = [error.args[0]]
-    return any(error is not None and error.retriable() for error in errors)
+    passing = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART)  # noqa: SLF001
+    return any(error is not None and (error.retriable() or error.code() in passing) for error in errors)
 
 
 def _is_running(deletion: Any) -> bool:

@@ -1,5 +1,6 @@
 """For fault tests: `TAMIS_CRASH_AT=<stage>:<step>:<nth>` kills the process (SIGKILL) when that stage reaches that
-step of its commit for the nth time. Steps, in order: taken, decided, begun, produced, offsets_sent, committed."""
+step of its commit for the nth time; `…:<nth>:STOP` freezes it (SIGSTOP). Steps, in order: taken, decided, begun,
+produced, offsets_sent, committed."""
 
 from __future__ import annotations
 
@@ -15,16 +16,16 @@ def crash_point(stage: str) -> Callable[[str], None]:
     wanted_stage, _, rest = os.environ.get("TAMIS_CRASH_AT", "").partition(":")
     if wanted_stage != stage:
         return lambda step: None
-    wanted_step, _, nth = rest.partition(":")
+    wanted_step, nth, name = (rest.split(":") + ["1", "KILL"][rest.count(":") :])[:3]
     if wanted_step not in STEPS:
         raise ValueError(f"TAMIS_CRASH_AT: step {wanted_step!r}; expected one of {', '.join(STEPS)}")
-    left = int(nth or "1")
+    left = int(nth)
 
     def reached(step: str) -> None:
         nonlocal left
         if step == wanted_step:
             left -= 1
             if not left:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
 
     return reached

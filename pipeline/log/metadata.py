@@ -42,8 +42,8 @@ class OffsetMetadata:
 
 def parse_metadata(text: str | None) -> OffsetMetadata:
     """The metadata of a committed offset; empty for None and for no text. ValueError if it is something else's."""
-    pairs = dict(part.split("=", 1) for part in text.split(";")) if text else {}
     try:
+        pairs = dict(part.split("=", 1) for part in text.split(";")) if text else {}
         return OffsetMetadata(
             snap=int(pairs["snap"]) if "snap" in pairs else None,
             policy=int(pairs["policy"]) if "policy" in pairs else None,

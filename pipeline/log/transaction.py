@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -106,8 +106,9 @@ class Sink:
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Give the client up; nothing is open at this point unless an error ended the loop."""
-        self._producer.purge()
-        self._producer.flush(timeout_s)
+        with suppress(KafkaException):  # one that was fenced says so again
+            self._producer.purge()
+            self._producer.flush(timeout_s)
 
     def _enqueue(self, message: Message, on_delivery: Callable[..., None] | None = None) -> None:
         while True:

@@ -125,10 +125,10 @@ def test_bytes_that_are_no_state_are_poison():
 def test_the_states_of_all_stages_can_be_stored():
     from pipeline.domain.assembly import Assembler
     from pipeline.domain.batching import Batcher
-    from pipeline.domain.filters.stage import FilterStage
+    from pipeline.domain.filters.stage import Filter
     from pipeline.domain.reaping import Reaper
     from pipeline.domain.scheduling import Scheduler
 
-    stages = (Assembler, Batcher, FilterStage, Reaper, Scheduler)
+    stages = (Assembler, Batcher, Filter, Reaper, Scheduler)
     assert {stage.name for stage in stages} < set(StageName)
     assert len({StateCodec(stage.state_type).fingerprint for stage in stages}) == len(stages)
