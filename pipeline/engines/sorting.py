@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,17 +72,19 @@ class SortingEngine:
         self._options = EngineOptions(**options)
         self.batch = self._options.batch
         self._model: SortingModel | None = None
+        # One thread for good: each thread that torch has run in keeps some 30 MB of buffers.
+        self._thread = ThreadPoolExecutor(1, "sorting-engine")
         torch.set_num_threads(self._options.threads)
 
     async def load_policy(self, path: Path, version: int) -> None:
         """Read what `SortingLearner.export` wrote."""
-        self._model = await asyncio.to_thread(_read, path)
+        self._model = await asyncio.get_running_loop().run_in_executor(self._thread, _read, path)
 
     async def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Sample]:
         """One sample for each request, in order; prompts of one length go through the model together."""
         if self._model is None:
             raise RuntimeError("no policy is loaded")
-        return await asyncio.to_thread(self._generate, self._model, requests)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._generate, self._model, requests)
 
     def _generate(self, model: SortingModel, requests: Sequence[SampleRequest]) -> list[Sample]:
         by_length: dict[int, list[int]] = {}

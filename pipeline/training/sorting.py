@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pipeline.prompts.sorting import ARROW, END, PAD, VOCABULARY, answer, prompts, tokens
+from pipeline.training.adam import Adam
 from pipeline.training.batches import Batch, Layout
 from pipeline.training.losses import Clip, grpo_loss, token_logprobs
 from pipeline.training.sorting_model import SortingModel, decode
@@ -56,8 +57,7 @@ class SortingLearner:
         self._random = torch.Generator().manual_seed(seed)
         torch.set_num_threads(self._options.threads)
         self._model = SortingModel(self._random)
-        self._optimizer = self._adamw(self._options.lr)
-        self._step = 0
+        self._optimizer = Adam(self._model.parameters())
         self._started = False
 
     def load(self, path: Path) -> None:
@@ -66,22 +66,20 @@ class SortingLearner:
         if state["format"] != FORMAT:
             raise ValueError(f"{path}: checkpoint format {state['format']}, this learner reads {FORMAT}")
         self._model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        self._optimizer.restore(state["optimizer"])
         self._random.set_state(state["random"])
-        self._step = state["step"]
         self._started = True
 
     def save(self, path: Path) -> None:
-        """Write weights, optimizer, step and random state. Raises FileExistsError."""
+        """Write weights, optimizer with its step count, and random state. Raises FileExistsError."""
         self.warm_start()
         _write(
             path,
             {
                 "format": FORMAT,
                 "model": self._model.state_dict(),
-                "optimizer": self._optimizer.state_dict(),
+                "optimizer": self._optimizer.state(),
                 "random": self._random.get_state(),
-                "step": self._step,
             },
         )
 
@@ -95,7 +93,7 @@ class SortingLearner:
         if batch.layout != "padded":
             raise ValueError("the sorting learner takes padded batches")
         self.warm_start()
-        self._optimizer.zero_grad()
+        self._model.zero_grad()
         response_tokens = int(batch.response_mask.sum())
         metrics = dict.fromkeys(("loss", "ratio", "clip_fraction", "kl"), 0.0)
         for part in batch.micro_batches(self._options.micro_batch_tokens):
@@ -109,20 +107,16 @@ class SortingLearner:
         """Supervised until `warm_start_accuracy`, once. Raises RuntimeError if that takes too long."""
         if self._started:
             return
-        examples, optimizer = self._examples(), self._adamw(self._options.warm_start_lr)
+        examples, optimizer = self._examples(), Adam(self._model.parameters())
         probes = torch.stack([next(examples) for _ in range(256)])
         for step in range(WARM_START_LIMIT):
             if step % WARM_START_CHECK == 0 and self._accuracy(probes) >= self._options.warm_start_accuracy:
                 self._started = True
                 return
             ids = torch.stack(list(islice(examples, self._options.warm_start_batch)))
-            optimizer.zero_grad()
             torch.autograd.backward(-token_logprobs(self._model(ids), ids)[:, self._options.digits + 1 :].mean())
-            optimizer.step()
+            optimizer.step(self._options.warm_start_lr)
         raise RuntimeError(f"no accuracy of {self._options.warm_start_accuracy} in {WARM_START_LIMIT} supervised steps")
-
-    def _adamw(self, lr: float) -> torch.optim.AdamW:
-        return torch.optim.AdamW(self._model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.0)
 
     def _loss(self, part: Batch, response_tokens: int) -> tuple[Tensor, dict[str, Tensor]]:
         logprobs = token_logprobs(self._model(part.input_ids), part.input_ids)
@@ -131,14 +125,11 @@ class SortingLearner:
 
     def _update(self) -> float:
         """Clip, step, and return the gradient's norm before clipping."""
-        norm = torch.nn.utils.clip_grad_norm_(
-            self._model.parameters(), self._options.max_grad_norm, error_if_nonfinite=False
-        )
+        steps = self._optimizer.steps
+        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._options.max_grad_norm)
         if not norm.isfinite():
-            raise FloatingPointError(f"step {self._step}: the gradient's norm is {float(norm)}")
-        self._step += 1
-        self._optimizer.param_groups[0]["lr"] = self._options.lr * min(1.0, self._step / self._options.warmup_steps)
-        self._optimizer.step()
+            raise FloatingPointError(f"step {steps}: the gradient's norm is {float(norm)}")
+        self._optimizer.step(self._options.lr * min(1.0, (steps + 1) / self._options.warmup_steps))
         return float(norm)
 
     def _examples(self) -> Iterator[Tensor]:
