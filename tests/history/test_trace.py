@@ -24,10 +24,16 @@ def test_a_trained_group_is_told_from_its_prompt_to_its_dropped_payloads(drive: 
     assert isinstance(formed, e.BatchFormed)
     lines = texts(drive, formed.groups[0].group_id)
     told = [
-        "opened for prompt train-0-0 (sort", "slot 0 by generator-", "slot 0 judged in", "assembled after 1.1 s: rewards",
-        "accepted by zero_std, measured 0.5774", "in batch 1 of 4 groups, to follow policy 0: staleness 0",
-        "batch 1 trained: policy 1", "checkpoint of policy 2 covers batch 1", "3 payloads dropped: trained",
-    ]  # fmt: skip
+        "opened for prompt train-0-0 (sort",
+        "slot 0 by generator-",
+        "slot 0 judged in",
+        "assembled after 1.1 s: rewards",
+        "accepted by zero_std, measured 0.5774",
+        "in batch 1 of 4 groups, to follow policy 0: staleness 0",
+        "batch 1 trained: policy 1",
+        "checkpoint of policy 2 covers batch 1",
+        "3 payloads dropped: trained",
+    ]
     places = [next(i for i, line in enumerate(lines) if line.startswith(start)) for start in told]
     assert places == sorted(places)
 
