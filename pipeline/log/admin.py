@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, StageName, Topic, partitions
 from pipeline.log.client import SESSION_TIMEOUT_MS, Connection, admin_client
-from pipeline.log.errors import Stop, Unreachable
+from pipeline.log.errors import PASSING, Stop, Unreachable
 from pipeline.log.topics import PREFIX, group_name, topic_config, topic_name
 
 TIMEOUT_S: Final = 30.0
@@ -133,8 +133,8 @@ def _loading(future: Any) -> bool:
         errors = [position.error for position in future.result(TIMEOUT_S).topic_partitions]
     except KafkaException as error:
         errors = [error.args[0]]
-    passing = (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART)  # noqa: SLF001
-    return any(error is not None and (error.retriable() or error.code() in passing) for error in errors)
+    passing = PASSING | {KafkaError.UNKNOWN_TOPIC_OR_PART}
+    return any(error is not None and error.code() in passing for error in errors)
 
 
 def _is_running(deletion: Any) -> bool:

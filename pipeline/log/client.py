@@ -21,6 +21,8 @@ from pipeline.log.topics import MAX_RECORD_BYTES, PREFIX, check_run_name, group_
 
 TRANSACTION_TIMEOUT_MS: Final = 5_000
 SESSION_TIMEOUT_MS: Final = 6_000
+READERS: Final = f"{PREFIX}.readers"
+"""The group that readers outside any group give as theirs; nothing is committed for it."""
 log = structlog.get_logger(__name__)
 
 Settings = dict[str, Any]
@@ -102,9 +104,7 @@ def stage_consumer(
 
 def plain_consumer(connection: Connection) -> Consumer:
     """A reader in no group: for `assign()`. It reports the end of a partition, and commits nothing."""
-    return Consumer(
-        {**reader_settings(connection), "group.id": f"{PREFIX}.{connection.run}.readers", "enable.partition.eof": True}
-    )
+    return Consumer({**reader_settings(connection), "group.id": READERS, "enable.partition.eof": True})
 
 
 def producer_settings(connection: Connection) -> Settings:

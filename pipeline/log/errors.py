@@ -61,5 +61,17 @@ FENCING: Final = frozenset(
 )
 """Errors that say: another has the same slot."""
 
+PASSING: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+"""Errors about a group's offsets that are over in a moment; the client doesn't mark all of them as retriable."""
+
 REFUSED: Final = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, *FENCING})
 """Errors of sent offsets that say: this process isn't in the group any more."""

@@ -55,7 +55,7 @@ class Loop:
         self._crash = crash_point(stage.name.value)
         self._restorer = Restorer(connection, stage, rules)
         state_type = stage.state_type
-        self._snapshots = Snapshots(connection.run, stage.name, state_type, rules) if state_type else None
+        self._snapshots = Snapshots(connection, stage.name, state_type, rules) if state_type else None
         self._sink = Sink(connection, stage.name)
         self._membership = Membership(connection, stage.name)
 

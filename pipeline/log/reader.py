@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from pipeline.domain.events import Event
 from pipeline.domain.topology import Topic
 from pipeline.log.cause import Headers, cause_of
-from pipeline.log.client import Connection, plain_consumer
+from pipeline.log.client import READERS, Connection, plain_consumer, reader_settings
 from pipeline.log.codec import decode
 from pipeline.log.errors import Stop, Unreachable
 from pipeline.log.topics import topic_name
@@ -69,7 +69,7 @@ def read_topic(
     else for ever, until `until()`, which is asked every `poll_s` at least. Stop if the topic doesn't exist."""
     consumer = plain_consumer(connection)
     try:
-        ends = _assign(consumer, topic_name(connection.run, topic), partitions, start)
+        ends = _assign(consumer, connection, topic_name(connection.run, topic), partitions, start)
         while (ends or not stop_at_end) and not until():
             for message in take(consumer, poll_s):
                 partition, offset = message.partition() or 0, message.offset() or 0
@@ -98,16 +98,28 @@ def take(consumer: Consumer, timeout_s: float) -> list[Message]:
     return [] if first is None else [first, *consumer.consume(BATCH - 1, 0)]
 
 
-def watermarks(consumer: Consumer, topic: str, partition: int, timeout_s: float = TIMEOUT_S) -> tuple[int, int]:
-    """The first offset that is there, and the one after the last, of a Kafka topic's partition."""
-    found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
-    if found is None:
-        raise Unreachable(f"the offsets of {topic}/{partition} did not come within {timeout_s:g} s")
-    return found
+def watermarks(connection: Connection, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """The first offset that is there, and the one after the last, of partitions of a Kafka topic. What is in an open
+    transaction counts: a consumer of committed records would be told where the first of these begins."""
+    consumer = Consumer({**reader_settings(connection), "group.id": READERS, "isolation.level": "read_uncommitted"})
+    try:
+        found = {}
+        for partition in partitions:
+            ends = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
+            if ends is None:
+                raise Unreachable(f"the ends of {topic}/{partition} did not come within {TIMEOUT_S:g} s")
+            found[partition] = ends
+        return found
+    finally:
+        consumer.close()
 
 
 def _assign(
-    consumer: Consumer, topic: str, partitions: Sequence[int] | None, start: int | Mapping[int, int]
+    consumer: Consumer,
+    connection: Connection,
+    topic: str,
+    partitions: Sequence[int] | None,
+    start: int | Mapping[int, int],
 ) -> dict[int, int]:
     """Start reading; returns the end of each partition that isn't empty from there on."""
     try:
@@ -118,8 +130,7 @@ def _assign(
         raise Stop(f"topic {topic}: {there.error.str()}; check the run's name: tamis runs")
     chosen = sorted(there.partitions) if partitions is None else list(partitions)
     positions, ends = [], {}
-    for partition in chosen:
-        low, high = watermarks(consumer, topic, partition)
+    for partition, (low, high) in watermarks(connection, topic, chosen).items():
         wanted = start if isinstance(start, int) else start.get(partition, 0)
         positions.append(TopicPartition(topic, partition, min(max(wanted, low), high)))
         if positions[-1].offset < high:
@@ -130,8 +141,5 @@ def _assign(
 
 def end_offsets(connection: Connection, topic: Topic, partitions: int) -> dict[int, int]:
     """The offset after the last record of each partition; the marker of a transaction counts as a record."""
-    consumer = plain_consumer(connection)
-    try:
-        return {p: watermarks(consumer, topic_name(connection.run, topic), p)[1] for p in range(partitions)}
-    finally:
-        consumer.close()
+    found = watermarks(connection, topic_name(connection.run, topic), range(partitions))
+    return {partition: high for partition, (_, high) in found.items()}

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, Stage, StageName
 from pipeline.log.client import Connection, plain_consumer
-from pipeline.log.errors import Stop, Unreachable
+from pipeline.log.errors import PASSING, Stop, Unreachable
 from pipeline.log.lane import Lane
 from pipeline.log.metadata import parse_metadata
 from pipeline.log.reader import ended, take, watermarks
@@ -44,17 +44,16 @@ def committed_positions(
     while True:
         try:
             found = consumer.committed([TopicPartition(topic, p) for p in partitions], timeout=1.0)
+            if errors := [position.error for position in found if position.error is not None]:
+                raise KafkaException(errors[0])
             break
         except KafkaException as error:
-            reason = error.args[0]
-            if not (reason.retriable() or reason.code() == KafkaError._TIMED_OUT):  # noqa: SLF001
+            if error.args[0].code() not in PASSING:
                 raise
             if time.monotonic() > deadline:
                 raise Unreachable(f"the offsets of {stage} did not come within {DEADLINE_S} s") from error
         keep_alive()
     for position in found:
-        if position.error is not None:
-            raise KafkaException(position.error)
         if position.offset == OFFSET_INVALID:
             group = group_name(connection.run, stage)
             raise Stop(f"offsets of group {group} are gone; run tamis recover {connection.run}")
@@ -68,7 +67,7 @@ class Restorer:
         self._connection, self._stage, self._rules = connection, stage, rules
         self._topic = topic_name(connection.run, READS[stage.name])
         state_type = stage.state_type
-        self._snapshots = Snapshots(connection.run, stage.name, state_type, rules) if state_type else None
+        self._snapshots = Snapshots(connection, stage.name, state_type, rules) if state_type else None
 
     def lane(self, position: TopicPartition, keep_alive: Callable[[], None]) -> Lane:
         """The state before the committed offset: a snapshot and the records since, or all records. Stop if some of
@@ -76,7 +75,7 @@ class Restorer:
         lane, metadata = Lane(self._stage, self._rules, position.partition), parse_metadata(position.metadata)
         reader = plain_consumer(self._connection)
         try:
-            low, high = watermarks(reader, self._topic, position.partition)
+            low, high = watermarks(self._connection, self._topic, [position.partition])[position.partition]
             self._check_committed(position, low, high)
             if self._snapshots is not None:
                 if metadata.snap is not None:

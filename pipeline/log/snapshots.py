@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pipeline.domain import events as e
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, StageName, Topic, snapshot_partition
+from pipeline.log.client import Connection
 from pipeline.log.codec import Poison, UnknownSchema, decode, encode
 from pipeline.log.errors import Unreachable
 from pipeline.log.reader import ended, take, watermarks
@@ -31,9 +32,9 @@ class _Unusable(Exception):
 class Snapshots:
     """Writes and reads the snapshots of one stage."""
 
-    def __init__(self, run: str, stage: StageName, state_type: type[Any], rules: Rules) -> None:
-        self._stage, self._rules = stage, rules
-        self._topic = topic_name(run, Topic.SNAPSHOTS)
+    def __init__(self, connection: Connection, stage: StageName, state_type: type[Any], rules: Rules) -> None:
+        self._connection, self._stage, self._rules = connection, stage, rules
+        self._topic = topic_name(connection.run, Topic.SNAPSHOTS)
         self._codec: StateCodec[Any] = StateCodec(state_type)
 
     def chunks(self, partition: int, state: Any, input_offset: int, at: int) -> list[Message]:
@@ -66,7 +67,7 @@ class Snapshots:
 
     def _read(self, consumer: Consumer, partition: int, offset: int) -> tuple[Any, int]:
         to = snapshot_partition(self._stage, partition, self._rules)
-        low, high = watermarks(consumer, self._topic, to)
+        low, high = watermarks(self._connection, self._topic, [to])[to]
         if not low <= offset < high:
             raise _Unusable(f"the partition holds {low} to {high}")
         consumer.assign([TopicPartition(self._topic, to, offset)])

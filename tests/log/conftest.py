@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 
@@ -80,6 +81,9 @@ class Process:
         """A clean stop."""
         self._child.send_signal(signal.SIGTERM)
         return self.wait()
+
+    def is_stopped(self) -> bool:
+        return psutil.Process(self._child.pid).status() == psutil.STATUS_STOPPED
 
     def signal(self, number: int) -> None:
         self._child.send_signal(number)
