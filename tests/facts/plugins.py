@@ -1,14 +1,15 @@
-"""Engines that a process of its own can build."""
+"""Engines, verifiers and predicates that a configuration can name."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.sdk import Sample, SampleRequest
+from pipeline.sdk import Sample, SampleRequest, Score, ScoreRequest
 
 
 class Echo:
@@ -25,3 +26,33 @@ class Echo:
     async def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Sample]:
         await asyncio.sleep(self._seconds)
         return [Sample(array("i", (1, 2)), array("f", (-0.5, -0.25)), request.text) for request in requests]
+
+
+class Ready:
+    """A verifier whose scores are written in the responses: what comes after `score=` is evaluated as its answer."""
+
+    batch = 64
+    concurrency = 2
+
+    def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
+        self._seconds = float(options.get("seconds", 0.0))
+
+    async def score(self, requests: Sequence[ScoreRequest]) -> Sequence[Any]:
+        await asyncio.sleep(self._seconds)
+        return [self._answer(request.text) for request in requests]
+
+    def _answer(self, text: str) -> Any:
+        if "raise" in text:
+            raise RuntimeError("the judge is on strike")
+        return eval(text, {"Score": Score, "nan": math.nan})
+
+
+def rejects_bad(seed: int, options: Mapping[str, Any]) -> Any:
+    """A custom predicate: it rejects texts with `bad` in them, and breaks on `broken`."""
+
+    def predicate(judged: Any) -> bool:
+        if "broken" in judged.text:
+            raise ValueError("broken")
+        return "bad" in judged.text
+
+    return predicate
