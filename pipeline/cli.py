@@ -33,7 +33,7 @@ app = typer.Typer(
 
 [bold]See it work:[/]  tamis demo
 
-[bold]A run of your own:[/]  tamis up  →  tamis init CONFIG  →  tamis consume STAGE (one process each)  →  tamis status RUN
+[bold]A run of your own:[/]  tamis up → tamis init CONFIG → tamis consume STAGE (one process each) → tamis status RUN
 
 [bold]What happened, and why:[/]  tamis trace RUN GROUP, tamis tail RUN, tamis audit RUN""",
 )
@@ -250,15 +250,19 @@ def trace(
     bootstrap: Bootstrap = None,
 ) -> None:
     """Tell the life of one group: what happened to it, when, and why."""
+    from pipeline.history.records import KafkaLog
     from pipeline.history.trace import trace_run
 
-    for text in trace_run(connection_for(run, bootstrap), group):
-        out.print(text, highlight=False)
+    told = trace_run(KafkaLog(connection_for(run, bootstrap)), group)
+    if not told:
+        _fail(f"run {run} has no group {group}; tamis tail {run} shows its last ones", 2)
+    for line in told:
+        out.print(f"[dim]{line.after_s:>9.3f} s[/]  {line.text}  [dim]{line.where}[/]", highlight=False, soft_wrap=True)
 
 
 @app.command()
 def audit(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:
-    """Check every invariant of a run, and that replaying its stages gives the recorded decisions. Exit code 1 if not."""
+    """Check every invariant of a run, and that replay gives the recorded decisions. Exit code 1 if not."""
     from pipeline.history.audit import audit_run
     from pipeline.runs import connection_of, open_run, store_of
 
@@ -270,8 +274,10 @@ def audit(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis_
             {"clean": found.clean, "violations": found.violations, "pending": found.pending, "checked": found.checked}
         )
     else:
-        out.print("\n".join(f"{name:<12} {many} checked" for name, many in found.checked.items()), highlight=False)
-        out.print("\n".join(f"pending: {text}" for text in found.pending[:20]), highlight=False)
+        for name, many in found.checked.items():
+            out.print(f"{name:<20} {many:>10,}", highlight=False)
+        for text in found.pending[:20]:
+            out.print(f"pending: {text}", highlight=False)
         out.print("clean" if found.clean else "\n".join(f"[red]{text}[/]" for text in found.violations[:50]))
     raise typer.Exit(0 if found.clean else 1)
 
@@ -287,7 +293,7 @@ def main() -> None:
 def _guarded(command: Callable[[], Any]) -> None:
     try:
         command()
-    except (ConfigError, LocalServicesError, StoreError, FileNotFoundError) as error:
+    except (ConfigError, LocalServicesError, StoreError, FileNotFoundError, ValueError) as error:
         _fail(str(error), 2)
     except LogError as error:
         _fail(str(error), error.exit_code)

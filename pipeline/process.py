@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,7 +24,9 @@ from pipeline.log.codec import Members
 from pipeline.log.errors import Fenced, LogError
 from pipeline.runs import connection_of, open_run, store_of
 from pipeline.store.errors import StoreError
-from pipeline.store.payloads import PayloadStore
+
+if TYPE_CHECKING:
+    from pipeline.store.payloads import PayloadStore
 
 log = structlog.get_logger(__name__)
 

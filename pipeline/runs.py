@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pipeline import plugins
 from pipeline.config import (
     DecisionConfig,
     ProcessSettings,
@@ -27,7 +27,9 @@ from pipeline.log.errors import Stop
 from pipeline.log.facts import FactWriter
 from pipeline.log.start import read_run_started
 from pipeline.sdk import PromptSource
-from pipeline.store.payloads import PayloadStore
+
+if TYPE_CHECKING:
+    from pipeline.store.payloads import PayloadStore
 
 CREATED_BY = "tamis 0.1.0"
 
@@ -52,6 +54,8 @@ def connection_of(settings: ProcessSettings, run: str | None = None) -> Connecti
 
 def store_of(settings: ProcessSettings, run: str, max_payload_bytes: int) -> PayloadStore:
     """The payload store of a run. ConfigError if the settings don't say where Redis is."""
+    from pipeline.store.payloads import PayloadStore  # redis is slow to import, and most consumers don't need it
+
     if settings.redis_url is None:
         raise ConfigError.of(
             "not_set", "is not set; expected redis://host:port/0", where="TAMIS_REDIS_URL (--redis-url)"
@@ -62,11 +66,15 @@ def store_of(settings: ProcessSettings, run: str, max_payload_bytes: int) -> Pay
 def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
     """Create a run: check everything, make its topics, and write RunStarted. Raises ConfigError or Stop with nothing
     created, or StoreUnreachable/Unreachable with what to do next."""
+    from pipeline import plugins
+
     store = store_of(settings, config.run, config.payload.max_bytes)
     config = resolve_budget(config, store.check_server().maxmemory)
     store.close()
     prompts, eval_prompts = plugins.prompts(config), plugins.eval_prompts(config)
     check_source(config, prompts)
+    if eval_prompts is not None:
+        check_source(config, eval_prompts, "eval_prompts")
     text = canonical(config)
     started = RunStarted(
         run=config.run,

@@ -7,9 +7,9 @@ from typing import Any
 from pipeline.config import DecisionConfig, parse
 
 NOTE = (
-    "The policy is warm-started: about a second of supervised training, stopped once a tenth of its answers are right. "
-    "The first evaluation comes after it. From then on it learns from a reward of 0 or 1 alone. Supervised training by "
-    "itself learns to sort faster; the demo shows reinforcement learning, not the best way to sort."
+    "The policy is warm-started: about a second of supervised training, stopped once a quarter of its answers are "
+    "right. The first evaluation comes after it. From then on it learns from a reward of 0 or 1 alone. Supervised "
+    "training by itself learns to sort faster; the demo shows reinforcement learning, not the best way to sort."
 )
 STEPS = 120
 GROUPS = 32

@@ -145,8 +145,9 @@ def _finish(run: StartedRun, settings: ProcessSettings, options: Options, view: 
     found = audit_run(connection_of(settings), store)
     report = options.state / "reports" / f"{run.rules.run}.html"
     report.parent.mkdir(parents=True, exist_ok=True)
-    write_report(view, report, audit=found, note=NOTE)
-    summary = summarise(view, found, store.count_keys())
+    keys_left = store.count_keys()
+    write_report(report, view, found, keys_left, NOTE)
+    summary = summarise(view, found, keys_left)
     if options.json_path is not None:
         options.json_path.write_text(json.dumps(summary, indent=2) + "\n")
     _print(summary, view, report, console)
