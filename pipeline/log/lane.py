@@ -44,6 +44,8 @@ class Lane:
         self.ends = 0
         self.dead: list[DeadLetterReason] = []
         self.dead_in_a_row = 0
+        # a filter that alone reads what several assemblers write gets a RunFinished from each
+        self._last_end = rules.partitions // rules.filter_partitions if stage.name is StageName.FILTER else 1
         self._stage = stage
         self._allowed = frozenset(ON_TOPIC[self.topic])
         self._on_ledger = self.topic is Topic.LEDGER
@@ -77,6 +79,11 @@ class Lane:
     def where(self, offset: int) -> str:
         """Coordinates, as a person looks them up."""
         return f"{self._stage.name} at {self.topic}/{self.partition}/{offset}"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether RunFinished has been handled for good: nothing more will come."""
+        return self.ends >= self._last_end
 
     def forget_dead(self) -> None:
         """What was counted as unreadable has been reported, or was so at its time."""

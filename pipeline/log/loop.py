@@ -16,7 +16,7 @@ from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition
 
 from pipeline.domain.rules import Rules
-from pipeline.domain.topology import READS, Output, Stage, StageName
+from pipeline.domain.topology import READS, Output, Stage
 from pipeline.log.cause import FactCauses
 from pipeline.log.client import Connection
 from pipeline.log.crash import crash_point
@@ -42,7 +42,7 @@ class Loop:
     """One pure stage in this process."""
 
     def __init__(self, connection: Connection, stage: Stage[Any], rules: Rules, hooks: Hooks | None = None) -> None:
-        self._connection, self._stage, self._rules = connection, stage, rules
+        self._connection, self._stage = connection, stage
         self._hooks = hooks or Hooks()
         self._topic = topic_name(connection.run, READS[stage.name])
         self._lanes: dict[int, Lane] = {}
@@ -122,12 +122,10 @@ class Loop:
 
     def _has_finished(self) -> bool:
         """Whether RunFinished has been passed on in all partitions, and this is not yet committed."""
-        return not self._passed_on and bool(self._lanes) and all(map(self._is_over, self._lanes.values()))
+        return not self._passed_on and self._is_over()
 
-    def _is_over(self, lane: Lane) -> bool:
-        """A filter that alone reads what several assemblers write gets a RunFinished from each."""
-        by_filter = self._rules.partitions // self._rules.filter_partitions
-        return lane.ends >= (by_filter if self._stage.name is StageName.FILTER else 1)
+    def _is_over(self) -> bool:
+        return bool(self._lanes) and all(lane.is_over for lane in self._lanes.values())
 
     def _commit(self, records: int, outputs: list[Output], messages: list[Message], started: float) -> None:
         if outputs:
@@ -148,21 +146,21 @@ class Loop:
 
     def _transact(self, messages: Sequence[Message], due: Sequence[Lane]) -> None:
         """One transaction: outputs, snapshots, and the position of every partition, moved or not: that is the fence."""
+        now = time.time_ns() // 1_000_000
+        snapshots = [
+            (lane, self._snapshots.chunks(lane.partition, lane.state, lane.position, now))
+            for lane in due
+            if self._snapshots is not None
+        ]
         with self._sink.transaction():
             self._sink.produce(messages)
-            for lane in due:
-                self._write_snapshot(lane)
+            for lane, chunks in snapshots:
+                lane.snap, lane.since = self._sink.produce_flushed(chunks), 0
             positions = [
                 TopicPartition(self._topic, lane.partition, lane.position, lane.metadata().format())
                 for lane in self._lanes.values()
             ]
             self._sink.send_offsets(positions, self._membership.metadata())
-
-    def _write_snapshot(self, lane: Lane) -> None:
-        if self._snapshots is not None:
-            chunks = self._snapshots.chunks(lane.partition, lane.state, lane.position, time.time_ns() // 1_000_000)
-            lane.snap = self._sink.produce_flushed(chunks)
-            lane.since = 0
 
     def _report(self, records: int, outputs: int, snapshots: int, started: float) -> None:
         dead = tuple(reason for lane in self._lanes.values() for reason in lane.dead)
@@ -183,7 +181,7 @@ class Loop:
             self._lanes = {}
             return
         self._membership.start({lane.partition: lane.position for lane in self._lanes.values()})
-        self._passed_on = bool(self._lanes) and all(map(self._is_over, self._lanes.values()))
+        self._passed_on = self._is_over()
         log.info(
             "restored",
             stage=self._stage.name.value,

@@ -13,7 +13,7 @@ from pipeline.domain.topology import Topic
 from pipeline.log.cause import Headers, cause_of
 from pipeline.log.client import READERS, Connection, plain_consumer, reader_settings
 from pipeline.log.codec import decode
-from pipeline.log.errors import Stop, Unreachable
+from pipeline.log.errors import Fatal, Stop, Unreachable
 from pipeline.log.topics import topic_name
 
 TIMEOUT_S: Final = 30.0
@@ -88,7 +88,7 @@ def ended(message: Message) -> bool:
     if error is None:
         return False
     if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
-        raise KafkaException(error)
+        raise Fatal(f"reading {message.topic()}/{message.partition()}: {error.str()} ({error.name()})")
     return True
 
 

@@ -29,8 +29,8 @@ Answered = dict[tuple[str, int], dict[int, set[int]]]
 
 
 def recover_run(connection: Connection, rules: Rules) -> dict[StageName, list[int]]:
-    """Commit offsets for the stages that have lost theirs; returns them by stage, by partition. Stop if a process of one of
-    these stages is running."""
+    """Commit offsets for the stages that have lost theirs; returns them by stage and partition. Stop if one of
+    these stages has a running process."""
     lost = [stage for stage in StageName if _is_lost(connection, stage, rules)]
     if not lost:
         return {}

@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicParti
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, Stage, StageName
 from pipeline.log.client import Connection, plain_consumer
-from pipeline.log.errors import PASSING, Stop, Unreachable
+from pipeline.log.errors import FENCING, PASSING, Fatal, Fenced, Stop, Unreachable
 from pipeline.log.lane import Lane
 from pipeline.log.metadata import parse_metadata
 from pipeline.log.reader import ended, take, watermarks
@@ -48,8 +48,11 @@ def committed_positions(
                 raise KafkaException(errors[0])
             break
         except KafkaException as error:
-            if error.args[0].code() not in PASSING:
-                raise
+            reason = error.args[0]
+            if reason.code() in FENCING:
+                raise Fenced(f"{reason.str()}; another process has this slot") from error
+            if reason.code() not in PASSING:
+                raise Fatal(f"committed: {reason.str()} ({reason.name()})") from error
             if time.monotonic() > deadline:
                 raise Unreachable(f"the offsets of {stage} did not come within {DEADLINE_S} s") from error
         keep_alive()
