@@ -1,0 +1,1 @@
+"""Whole runs: real consumer processes, the real broker, the real Redis."""

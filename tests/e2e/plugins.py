@@ -1,0 +1,175 @@
+"""Plugins that are quick and decided by seeds alone: prompts, an engine without a model, a learner without weights.
+
+They can be held at named points (`gate`): a test puts `<name>.hold` into the folder that E2E_GATES names, waits for
+`<name>.reached`, and takes the hold away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.sdk import Sample, SampleRequest, Score, ScoreRequest, Task, VerifierBinding
+
+PAUSE_S = 0.01
+RIGHT = "right"
+
+
+def held(name: str) -> bool:
+    """Whether somebody is to wait at this point; says that it was reached."""
+    folder = os.environ.get("E2E_GATES")
+    if not folder or not Path(folder, f"{name}.hold").exists():
+        return False
+    Path(folder, f"{name}.reached").touch()
+    return True
+
+
+def gate(name: str) -> None:
+    """Wait here as long as a test wants it."""
+    while held(name):
+        time.sleep(PAUSE_S)
+
+
+class Numbers:
+    """Prompts by number. Options: `sizes` by domain; `plans`: by ordinal, how its group turns out (see Dice); without
+    one it is `mixed`. `every`: {k: plan} gives each k-th prompt a plan."""
+
+    def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
+        self._sizes: Mapping[str, int] = options.get("sizes", {"a": 1000})
+        self._plans: Mapping[str, str] = options.get("plans", {})
+        self._every = {int(k): plan for k, plan in options.get("every", {}).items()}
+        self.content_hash = hashlib.sha256(json.dumps([seed, dict(options)], sort_keys=True).encode()).hexdigest()
+
+    def domains(self) -> Sequence[str]:
+        return tuple(self._sizes)
+
+    def size(self, domain: str) -> int:
+        return self._sizes[domain]
+
+    def at(self, domain: str, ordinal: int, epoch: int) -> Task:
+        name = f"{domain}-{epoch}-{ordinal}"
+        return Task(name, name, (1, 2, ordinal), (VerifierBinding("exact", RIGHT),), {"plan": self._plan(ordinal)})
+
+    def _plan(self, ordinal: int) -> str:
+        found = [plan for k, plan in self._every.items() if ordinal % k == k - 1]
+        return self._plans.get(str(ordinal), found[0] if found else "mixed")
+
+
+class Dice:
+    """An engine whose answers follow from the request. A prompt's plan says how its group turns out:
+
+    mixed: every second answer is right; constant: none is; large: mixed, in a payload of `large` tokens; cancel: slot 0
+    is cancelled by the engine in its first round; nan, null, positive, ragged: so are the log-probabilities of slot 0
+    in its first round. Options: `seconds` that a call takes, `tokens` of an answer, `large`, `batch`, `concurrency`.
+    """
+
+    def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
+        self.batch = int(options.get("batch", 4))
+        self.concurrency = int(options.get("concurrency", 8))
+        self._seconds = float(options.get("seconds", 0.0))
+        self._tokens, self._large = int(options.get("tokens", 4)), int(options.get("large", 20_000))
+
+    async def load_policy(self, path: Path, version: int) -> None:
+        assert json.loads(path.read_text())["steps"] == version, "a policy is named by the steps that made it"
+
+    async def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Sample]:
+        while held("generate"):
+            await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(self._seconds)
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: SampleRequest) -> Sample:
+        slot, round_ = (int(part) for part in request.response_id.partition("/")[2].split("."))
+        plan = request.metadata["plan"]
+        count = self._large if plan == "large" else self._tokens
+        ids = array("i", [request.seed % 1000 + i for i in range(count)])
+        logprobs: Any = array("f", [-0.5]) * count
+        if slot == 0 and round_ == 1:
+            if plan == "cancel":
+                raise asyncio.CancelledError
+            logprobs = _troubled(plan, logprobs)
+        right = plan != "constant" and slot % 2 == 0
+        return Sample(ids, logprobs, RIGHT if right else "wrong")
+
+
+def _troubled(plan: str, logprobs: array[float]) -> Any:
+    match plan:
+        case "nan":
+            return array("f", [logprobs[0], float("nan"), *logprobs[2:]])
+        case "null":
+            return [logprobs[0], None, *logprobs[2:]]
+        case "positive":
+            return array("f", [0.5, *logprobs[1:]])
+        case "ragged":
+            return logprobs[:-1]
+    return logprobs
+
+
+class Counting:
+    """A learner that counts its steps and adds up what it was shown, whatever the order of the rows. So its checkpoint
+    is equal to that of another run exactly if both trained on the same batches in the same order.
+
+    Options: `seconds` that a step takes; `fails_at`: the step that raises. Gates: train-<step>, save-<steps> before a
+    checkpoint is written, saving-<steps> in the middle of it, saved-<steps> after it.
+    """
+
+    device = "cpu"
+    layout = "packed"
+    pad_id = 0
+
+    def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
+        self._seconds, self._fails_at = float(options.get("seconds", 0.0)), int(options.get("fails_at", -1))
+        self._steps, self._seen = 0, hashlib.sha256(str(seed).encode()).hexdigest()
+
+    def load(self, path: Path) -> None:
+        found = json.loads(path.read_text())
+        self._steps, self._seen = found["steps"], found["seen"]
+
+    def save(self, path: Path) -> None:
+        gate(f"save-{self._steps}")
+        text = self._text()
+        with path.open("x") as file:
+            file.write(text[:10])
+            file.flush()
+            gate(f"saving-{self._steps}")
+            file.write(text[10:])
+        gate(f"saved-{self._steps}")
+
+    def export(self, path: Path) -> None:
+        with path.open("x") as file:
+            file.write(self._text())
+
+    def train(self, batch: Any) -> Mapping[str, float]:
+        gate(f"train-{self._steps + 1}")
+        time.sleep(self._seconds)
+        if self._steps + 1 == self._fails_at:
+            raise RuntimeError("this step fails")
+        ids, ends = batch.input_ids.tolist(), batch.cu_seqlens.tolist()
+        rows = zip(ends, ends[1:], batch.rewards.tolist(), strict=False)
+        shown = sorted(json.dumps([ids[start:end], reward]) for start, end, reward in rows)
+        self._seen = hashlib.sha256(json.dumps([self._seen, shown]).encode()).hexdigest()
+        self._steps += 1
+        return {"loss": 1.0 / self._steps, "rows": float(len(shown))}
+
+    def _text(self) -> str:
+        return json.dumps({"steps": self._steps, "seen": self._seen})
+
+
+class Broken:
+    """A verifier that is down: every call raises."""
+
+    batch = 16
+    concurrency = 2
+
+    def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
+        pass
+
+    async def score(self, requests: Sequence[ScoreRequest]) -> Sequence[Score]:
+        raise ConnectionError("the judge is down")
