@@ -10,7 +10,7 @@ from pipeline.domain.topology import Output, Topic
 from pipeline.history.answers import Lane
 from pipeline.history.records import RunLog
 from pipeline.log.cause import parse_cause
-from pipeline.log.codec import Poison, UnknownSchema
+from pipeline.log.codec import Poison, UnknownSchema, encode
 from pipeline.log.reader import Record
 
 _LONG = 60
@@ -57,8 +57,11 @@ def _compare(expected: Output | None, there: list[Record]) -> str | None:
     ):
         return f"expected {wanted} on {place}, got {got}"
     parts = list(_fields(expected.event, event))
-    if (record.key or b"").decode(errors="replace") != (e.key_of(expected.event) or ""):
-        parts.append(f"key: expected {e.key_of(expected.event)}, got {record.key!r}")
+    key = e.key_of(expected.event)
+    if record.key != (None if key is None else key.encode()):
+        parts.append(f"key: expected {key!r}, got {record.key!r}")
+    if not parts and record.value != encode(expected.event):
+        parts.append("the same fields in other bytes")
     return f"{wanted} at {place}/{record.offset}: {'; '.join(parts)}" if parts else None
 
 

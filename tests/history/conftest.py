@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +12,7 @@ from pipeline.history.records import MemoryLog
 from pipeline.log.codec import Members
 from pipeline.log.reader import Record
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from drive import Drive
+from .drive import Drive
 
 
 @pytest.fixture(scope="session")

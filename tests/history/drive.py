@@ -61,9 +61,10 @@ class Numbers:
 
 
 class Drive:
-    """The log and who writes it. `records` holds all, in the order of writing."""
+    """The log and who writes it. `records` holds all, in the order of writing; `stride` is from offset to offset."""
 
-    def __init__(self, config: dict[str, Any] | None = None, source: Numbers | None = None) -> None:
+    def __init__(self, config: dict[str, Any] | None = None, source: Numbers | None = None, stride: int = 2) -> None:
+        self.stride = stride
         self.config = CONFIG | (config or {})
         self.rules: Rules = rules_of(self.config)
         self.rng = random.Random(self.rules.seed)
@@ -86,7 +87,7 @@ class Drive:
             for p in range(partitions(READS[stage.name], self.rules))
         ]
         self.started = e.RunStarted(
-            "t", json.dumps(self.config), "", dict(DECISION_VERSIONS), {}, {}, "", None, "test", self.now
+            self.rules.run, json.dumps(self.config), "", dict(DECISION_VERSIONS), {}, {}, "", None, "test", self.now
         )
         self.fact("init", Topic.LEDGER, 0, self.started)
         self.fact("trainer", Topic.LEDGER, 0, e.CheckpointSaved(0, "c0", "", (), self.now))
@@ -189,7 +190,7 @@ class Drive:
         message = Writer("t").record(output, cause)
         key = message.key.encode() if isinstance(message.key, str) else None
         record = Record(
-            output.topic, output.partition, 2 * len(there), self.now, key, [(CAUSE, cause.encode())],
+            output.topic, output.partition, self.stride * len(there), self.now, key, [(CAUSE, cause.encode())],
             encode(output.event),
         )  # fmt: skip
         there.append(record)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from drive import Drive
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
@@ -16,6 +15,8 @@ from pipeline.history.records import MemoryLog
 from pipeline.log.cause import CAUSE
 from pipeline.log.codec import Members, encode
 from pipeline.log.reader import Record
+
+from .drive import Drive
 
 Check = Callable[..., Audit]
 Find = Callable[..., Record]
@@ -175,6 +176,12 @@ def test_an_output_in_the_wrong_partition_breaks_i6(drive: Drive, check: Check, 
     moved = replace(record, partition=1 - record.partition, offset=10**6)
     found = check([moved if r is record else r for r in drive.records])
     assert any(s.startswith("I6 scheduler at ledger/0/") and "PolicyPublished" in s for s in found.violations)
+
+
+def test_another_key_breaks_i6(drive: Drive, check: Check, find: Find) -> None:
+    record = find(e.GroupAssembled)
+    found = check([replace(r, key=b"") if r is record else r for r in drive.records])
+    assert any(s.startswith("I6") and "key: expected" in s for s in found.violations)
 
 
 def test_a_doubled_record_breaks_i6_and_has_no_cause_of_its_own(drive: Drive, check: Check, find: Find) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from drive import CONFIG, Drive, Numbers
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
@@ -15,6 +14,8 @@ from pipeline.history.prompts import NotRecorded, RecordedPrompts
 from pipeline.history.records import MemoryLog
 from pipeline.history.replay import Sources
 from pipeline.log.codec import Members
+
+from .drive import CONFIG, Drive, Numbers
 
 
 def audited(drive: Drive, sources: Sources | None = None) -> Audit:

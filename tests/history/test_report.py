@@ -8,11 +8,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from drive import Drive
 
 from pipeline.history.audit import Audit
 from pipeline.history.report import render, write_report
 from pipeline.history.view import RunView
+
+from .drive import Drive
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from drive import Drive
 
 from pipeline.domain import events as e
 from pipeline.history.records import MemoryLog
 from pipeline.history.trace import trace, trace_run
 from pipeline.log.reader import Record
+
+from .drive import Drive
 
 Find = Callable[..., Record]
 

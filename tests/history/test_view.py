@@ -7,7 +7,6 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from drive import START_MS, Drive
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
@@ -16,6 +15,8 @@ from pipeline.history.rows import Phase
 from pipeline.history.series import MOST_POINTS, Rate, Series, Spread
 from pipeline.history.view import RunView
 from pipeline.log.reader import Record
+
+from .drive import START_MS, Drive
 
 
 def viewed(records: list[Record]) -> RunView:
