@@ -6,7 +6,7 @@ import argparse
 import sys
 from time import perf_counter
 
-from .settings import NAMED, drawn
+from .settings import DRAWN, NAMED
 from .simulation import simulate
 
 
@@ -14,18 +14,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulator")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from --seed on, without a trace if many")
-    parser.add_argument("--config", choices=NAMED, help="a named configuration; else the one that the seed stands for")
+    parser.add_argument("--config", choices=[*DRAWN, *NAMED], default="drawn", help="default: drawn from the seed")
     parser.add_argument("--quiet", action="store_true")
+    parser.add_argument("--first", action="store_true", help="stop at the first bad one")
     args = parser.parse_args()
     bad = 0
     start = perf_counter()
     for seed in range(args.seed, args.seed + args.count):
-        setup = NAMED[args.config] if args.config else drawn(seed)
         trace = None if args.quiet or args.count > 1 else print
-        result = simulate(setup, seed, trace)
+        result = simulate(args.config, seed, trace)
         if result.problems:
             bad += 1
             print(f"seed {seed}: {result.report()}")
+            if args.first:
+                break
     world = result.world
     print(
         f"{args.count} schedules, {bad} bad, {perf_counter() - start:.1f} s; the last: {world.log.count()} records, "

@@ -7,6 +7,8 @@ from math import isfinite
 
 from pipeline.domain import events as e
 from pipeline.domain.assembly import Assembler
+from pipeline.domain.ids import number_of
+from pipeline.domain.open_groups import OpenGroup
 from pipeline.domain.topology import InvariantBroken, Output, Topic
 from pipeline.domain.vocabulary import DropReason, Outcome, Purpose
 
@@ -17,19 +19,25 @@ from .world import World
 
 MOST_STATE_BYTES = 3_000
 
+Recorded = dict[tuple[str, int], dict[int, list[tuple[int, Output]]]]
+
 
 def problems(world: World, stages: list[StageProcess], trainer: Trainer) -> list[str]:
     found = [*world.violations, *world.ledger.violations]
     if found:
         return found
+    by_cause = _by_cause(world)
     return [
         *world.ledger.unfinished(),
         *_outcome(world),
         *_payloads(world),
         *_lineage(world),
+        *_assembled(world),
         *_accepted(world),
+        *_order(world),
+        *_evaluations(world),
         *_weights(world, trainer),
-        *(p for stage in stages for p in _replayed(world, stage)),
+        *(p for stage in stages for p in _replayed(by_cause, stage)),
         *(p for stage in stages for p in _restored(stage)),
         *_forgotten(stages, trainer),
     ]
@@ -105,18 +113,25 @@ def _drop_cause(world: World, key: str, drop: Record, batch_of: dict[str, e.Batc
 # --------------------------------------------------------------------------------------------------- I6, and the states
 
 
-def _replayed(world: World, stage: StageProcess) -> Iterator[str]:
-    """Fold the stage's whole input again: the outputs recorded for each record are the ones that come out."""
-    recorded: dict[int, list[tuple[int, Output]]] = {}
+def _by_cause(world: World) -> Recorded:
+    """What was recorded as the answer of each stage-partition to each offset, with its index."""
+    found: Recorded = {}
     for topic, partitions in world.log.topics.items():
         for number, records in enumerate(partitions):
             for record in records:
-                c = record.cause
-                if isinstance(c, Cause) and (c.stage, c.partition) == (stage.stage.name, stage.partition):
-                    recorded.setdefault(c.offset, []).append((c.index, Output(topic, number, record.intact)))
+                if isinstance(record.cause, Cause):
+                    c = record.cause
+                    answers_of = found.setdefault((c.stage, c.partition), {})
+                    answers_of.setdefault(c.offset, []).append((c.index, Output(topic, number, record.intact)))
+    return found
+
+
+def _replayed(by_cause: Recorded, stage: StageProcess) -> Iterator[str]:
+    """Fold the stage's whole input again: the outputs recorded for each record are the ones that come out."""
+    recorded = by_cause.get((stage.stage.name, stage.partition), {})
     state = stage.stage.initial(stage.partition)
     for offset, record in enumerate(stage.input):
-        before = dict(state.open) if isinstance(stage.stage, Assembler) else {}
+        before: dict[int, OpenGroup] = dict(state.open) if isinstance(stage.stage, Assembler) else {}
         try:
             outputs = answers(stage.stage, state, record)
         except InvariantBroken as error:
@@ -126,30 +141,40 @@ def _replayed(world: World, stage: StageProcess) -> Iterator[str]:
         if list(enumerate(outputs)) != expected and repr(list(enumerate(outputs))) != repr(expected):
             yield f"I6 {stage.name} answers record {offset} by {outputs}, recorded is {expected}"
             return
-        if before:
+        if isinstance(stage.stage, Assembler):
             yield from _closed(stage, before, state.open, outputs)
+            yield from _asked(stage, state.open, record.event, outputs)
     if recorded:
         yield f"I6 {stage.name} has answers to records {list(recorded)[:5]}, which it never had"
+    if stage.committed == len(stage.input) and not stage.same(state, stage.state):
+        yield f"I6 {stage.name}: the fold of everything gives another state than the running one"
 
 
 def _closed(
-    stage: StageProcess, before: dict[int, e.Event], after: dict[int, e.Event], outputs: list[Output]
+    stage: StageProcess, before: dict[int, OpenGroup], after: dict[int, OpenGroup], outputs: list[Output]
 ) -> Iterator[str]:
     """A group that leaves the assembler with unanswered slots sends GroupClosed, once; any other sends none."""
     closed = [o.event.group_id for o in outputs if isinstance(o.event, e.GroupClosed)]
-    expected = [g.opened.group_id for n, g in before.items() if n not in after and g.unanswered()]  # type: ignore[attr-defined]
+    expected = [g.opened.group_id for n, g in before.items() if n not in after and g.unanswered()]
     if sorted(closed) != sorted(expected):
         yield f"{stage.name} closes {closed}, expected {expected}"
 
 
+def _asked(stage: StageProcess, groups: dict[int, OpenGroup], event: e.Event, outputs: list[Output]) -> Iterator[str]:
+    """What a response leaves missing is asked for, exactly."""
+    if isinstance(event, e.ResponseScored):
+        for output in outputs:
+            if isinstance(output.event, e.ResponsesRequested):
+                group = groups[number_of(event.group_id)]
+                if group.missing() != 0:
+                    asked = len(output.event.slots)
+                    yield f"{stage.name} asks {asked} of {event.group_id}, which then lacks {group.missing()}"
+
+
 def _restored(stage: StageProcess) -> Iterator[str]:
-    """Snapshot and tail give the state that the running stage has, and so does the fold of everything."""
-    if stage.committed != len(stage.input):
-        return
-    for from_snapshot in (True, False):
-        if not stage.same(stage.folded(from_snapshot), stage.state):
-            how = "snapshot and tail" if from_snapshot else "the fold of everything"
-            yield f"I6 {stage.name}: {how} gives another state than the running one"
+    """Snapshot and tail give the state that the running stage has."""
+    if stage.committed == len(stage.input) and not stage.same(stage.folded(), stage.state):
+        yield f"I6 {stage.name}: snapshot and tail give another state than the running one"
 
 
 def _forgotten(stages: list[StageProcess], trainer: Trainer) -> Iterator[str]:
@@ -183,6 +208,19 @@ def _lineage(world: World) -> Iterator[str]:
             yield f"I3 group {gid} has root {o.root} and attempt {o.attempt}, but replaces {o.replaces}"
 
 
+def _assembled(world: World) -> Iterator[str]:
+    """A group is assembled once, of exactly its size, from distinct slots, in slot order."""
+    seen: dict[str, None] = {}
+    for records in world.log.topics[Topic.GROUPS]:
+        for record in records:
+            event = record.intact
+            if isinstance(event, e.GroupAssembled):
+                slots = [m.slot for m in world.members.decode(event.members)]
+                if event.group_id in seen or slots != sorted(dict.fromkeys(slots)) or len(slots) != event.group_size:
+                    yield f"I2 group {event.group_id} of {event.group_size} is assembled from slots {slots}"
+                seen[event.group_id] = None
+
+
 def _accepted(world: World) -> Iterator[str]:
     """What was accepted can teach: finite rewards that are not all the same; and belongs to its prompt."""
     for record in ledger_of(world):
@@ -197,6 +235,55 @@ def _accepted(world: World) -> Iterator[str]:
                 yield f"I2 group {event.group_id} was accepted for {event.prompt}, opened for {opened.prompt}"
             if event.oldest_version < opened.min_version:
                 yield f"group {event.group_id} has version {event.oldest_version}, asked for {opened.min_version}"
+
+
+def _order(world: World) -> Iterator[str]:
+    """Batches take the groups of a domain in the order of their acceptance; those returned come first."""
+    place: dict[str, int] = {}
+    returned: dict[str, None] = {}
+    last: dict[str, int] = {}
+    batches: dict[int, e.BatchFormed] = {}
+    for offset, record in enumerate(ledger_of(world)):
+        match record.event:
+            case e.GroupAccepted(group_id=gid):
+                place[gid] = offset
+            case e.BatchReturned(batch=batch):
+                returned |= dict.fromkeys(g.group_id for g in batches[batch].groups)
+            case e.BatchFormed() as formed:
+                batches[formed.batch] = formed
+                for group in formed.groups:
+                    if group.group_id not in returned:
+                        if place[group.group_id] < last.get(group.domain, -1):
+                            yield f"batch {formed.batch} takes {group.group_id} after younger groups"
+                        last[group.domain] = place[group.group_id]
+            case _:
+                continue
+
+
+def _evaluations(world: World) -> Iterator[str]:
+    """Each evaluation is started once, finished once, and whole; the first comes before any training group."""
+    started: dict[int, e.EvaluationStarted] = {}
+    finished: dict[int, e.EvaluationFinished] = {}
+    for record in ledger_of(world):
+        match record.event:
+            case e.EvaluationStarted() as event:
+                if event.step in [s.step for s in started.values()]:
+                    yield f"the evaluation after step {event.step} is started again"
+                started[event.eval.id] = event
+            case e.EvaluationFinished() as event:
+                if event.eval.id in finished:
+                    yield f"evaluation {event.eval.id} is finished again"
+                finished[event.eval.id] = event
+                samples = event.graded + event.ungraded + event.failed
+                if not event.cut and samples != event.groups * world.rules.evaluation.samples:
+                    yield f"evaluation {event.eval.id} counts {samples} samples in {event.groups} groups"
+            case e.GroupOpened(purpose=Purpose.TRAIN, group_id=gid):
+                if world.setup.eval_prompts and 0 not in finished:
+                    yield f"training group {gid} is opened before the first evaluation is over"
+            case _:
+                continue
+    if started.keys() != finished.keys():
+        yield f"evaluations {list(started)} were started, {list(finished)} finished"
 
 
 def _weights(world: World, trainer: Trainer) -> Iterator[str]:

@@ -47,7 +47,8 @@ class Chaos:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A run to simulate. `tick_rate`: chance of a tick before anybody's turn. `stop_at`: turn at which the command line
+    """A run to simulate. `tick_rate`: chance of a tick before anybody's turn. `kill_at`: turn at which every
+    process is killed. `stop_at`: turn at which the command line
     sends StopRequested; `fail_at`: turn from which `failing` writes StageFailed. `sizes`: payload bytes, as a draw."""
 
     name: str
@@ -56,8 +57,9 @@ class Setup:
     prompts: int = LARGE
     eval_prompts: int = 0
     tick_rate: float = 0.02
-    calm_after: int = 3000
+    calm_after: int = 700
     wire: bool = False
+    kill_at: int = -1
     stop_at: int = -1
     fail_at: int = -1
     failing: Literal["", "trainer", "scorer", "prompt"] = ""
@@ -140,10 +142,10 @@ FAULTS = Chaos(
 
 
 def _chaos(rng: random.Random) -> Chaos:
-    """Each kind of fault at its rate, four times its rate, or never; crashes always."""
-    rates = {name: getattr(FAULTS, name) * rng.choice((0, 1, 1, 2, 4)) for name in Chaos.__slots__}
+    """Each kind of fault at its rate, three times its rate, or never; crashes always."""
+    rates = {name: getattr(FAULTS, name) * rng.choice((0, 0, 1, 1, 3)) for name in Chaos.__slots__}
     rates["crash"] = FAULTS.crash * rng.choice((0.5, 1, 2))
-    rates["constant"] = rng.choice((0.0, 0.25, 0.5))
+    rates["constant"] = rng.choice((0.0, 0.15, 0.4))
     return Chaos(**rates)
 
 
@@ -158,7 +160,7 @@ def drawn(seed: int) -> Setup:
     evaluated = rng.random() < 0.5
     r = rules(
         quotas=quotas,
-        steps=rng.randint(3, 4),
+        steps=ceil(13 / sum(quotas.values())) + rng.randint(0, 1),
         partitions=partitions,
         filter_partitions=rng.choice((1, partitions)),
         redundancy=rng.choice((0, 0, 1, 2)),
@@ -187,11 +189,41 @@ def drawn(seed: int) -> Setup:
         f"drawn {seed}",
         r,
         _chaos(rng),
-        prompts=rng.choice((LARGE, LARGE, LARGE, 7)),
+        prompts=rng.choice((LARGE, LARGE, LARGE, 13)),
         eval_prompts=rng.randint(1, 3) if evaluated else 0,
-        tick_rate=rng.choice((0.0, 0.02, 0.1)),
+        tick_rate=rng.choice((0.0, 0.02, 0.05)),
+        kill_at=rng.randint(20, 150),
         wire=rng.random() < 0.1,
     )
+
+
+def ended(seed: int) -> Setup:
+    """A drawn configuration that something ends early, at any moment."""
+    rng = random.Random(f"end {seed}")
+    setup, turn = replace(drawn(seed), expected=None), rng.randint(1, 400)
+    starving = StarvationRules(StarvationPolicy.RAISE, 2, 0.6, 3, 5000)
+    match rng.randint(0, 4):
+        case 0:
+            return replace(setup, name=f"stopped {seed}", stop_at=turn)
+        case 1:
+            return replace(setup, name=f"failed trainer {seed}", failing="trainer", fail_at=turn)
+        case 2:
+            return replace(setup, name=f"failed scorer {seed}", failing="scorer", fail_at=turn)
+        case 3:
+            r = replace(setup.rules, too_long="error")
+            return replace(setup, name=f"failed prompt {seed}", failing="prompt", rules=r)
+        case _:
+            return replace(setup, name=f"starved {seed}", rules=replace(setup.rules, starvation=starving))
+
+
+def exhausted(seed: int) -> Setup:
+    """A drawn configuration with few prompts, many rejections, rare checkpoints and lost payloads."""
+    rng = random.Random(f"source {seed}")
+    setup = drawn(seed)
+    starving = StarvationRules(StarvationPolicy.SHORT_BATCH, rng.choice((0, 2)), 0.3, rng.choice((0, 3)), 0)
+    r = replace(setup.rules, checkpoint_every=3, starvation=starving, replacement="next_prompt")
+    chaos = replace(setup.chaos, lose_payload=0.02, crash=0.05, constant=rng.choice((0.2, 0.6)))
+    return replace(setup, name=f"exhausted {seed}", rules=r, chaos=chaos, prompts=rng.randint(1, 6))
 
 
 def _named() -> dict[str, Setup]:
@@ -225,6 +257,14 @@ def _named() -> dict[str, Setup]:
 
 
 NAMED = _named()
+DRAWN = {"drawn": drawn, "ended": ended, "exhausted": exhausted}
+
+
+def setup_of(name: str, seed: int) -> Setup:
+    """The configuration of a name: a fixed one, or one drawn from the seed."""
+    return DRAWN[name](seed) if name in DRAWN else NAMED[name]
+
+
 ENDS = (
     "finished", "stopped", "stopped_at_once", "starved", "failed_trainer", "failed_scorer", "failed_prompt",
     "source_exhausted",

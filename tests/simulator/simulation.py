@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from pipeline.domain.scheduling import Scheduler
 
 from .checks import problems
 from .facts import Generator, Person, Scorer
-from .settings import Setup, Source
+from .settings import Setup, Source, setup_of
 from .stages import LedgerReaper, ResponseReaper, StageProcess
 from .trainer import Trainer
 from .world import Stuck, World
@@ -21,20 +22,20 @@ from .world import Stuck, World
 
 @dataclass(frozen=True, slots=True)
 class Result:
+    name: str
     setup: Setup
     seed: int
     world: World
     problems: list[str]
 
     def report(self) -> str:
-        command = f"python -m tests.simulator --seed {self.seed}"
-        if not self.setup.name.startswith("drawn"):
-            command += f" --config {self.setup.name}"
-        return "\n".join([f"{self.setup.name}: {len(self.problems)} problems; again: {command}", *self.problems[:8]])
+        again = f"python -m tests.simulator --config {self.name} --seed {self.seed}"
+        return "\n".join([f"{self.setup.name}: {len(self.problems)} problems; again: {again}", *self.problems[:8]])
 
 
-def simulate(setup: Setup, seed: int, trace: Callable[[str], None] | None = None) -> Result:
-    """Run one schedule to its end and audit it."""
+def simulate(name: str, seed: int, trace: Callable[[str], None] | None = None) -> Result:
+    """Run one schedule of a configuration to its end and audit it."""
+    setup = setup_of(name, seed)
     world = World(setup, seed, trace)
     stages, trainer = build(world)
     try:
@@ -43,8 +44,11 @@ def simulate(setup: Setup, seed: int, trace: Callable[[str], None] | None = None
         states = [
             f"  {p.name}: ready={p.ready()} {getattr(p, 'state', getattr(p, 'book', ''))}" for p in world.processes
         ]
-        return Result(setup, seed, world, [f"stuck: {error}\n" + "\n".join(states)])
-    return Result(setup, seed, world, problems(world, stages, trainer))
+        return Result(name, setup, seed, world, [f"stuck: {error}\n" + "\n".join(states)])
+    except Exception as error:
+        where = traceback.format_exception(error)[-3:]
+        return Result(name, setup, seed, world, [f"raised: {type(error).__name__}: {error}\n{''.join(where)}"])
+    return Result(name, setup, seed, world, problems(world, stages, trainer))
 
 
 def build(world: World) -> tuple[list[StageProcess], Trainer]:

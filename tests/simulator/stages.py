@@ -80,11 +80,12 @@ class StageProcess:
 
     def crash(self) -> None:
         """Lose the state; fold the committed input again, with outputs off."""
-        self.state = self.folded(from_snapshot=True)
+        self.state = self.folded()
 
-    def folded(self, from_snapshot: bool) -> Any:
+    def folded(self) -> Any:
+        """The state after the committed input, from the last snapshot if there is one."""
         start, state = 0, self.stage.initial(self.partition)
-        if from_snapshot and self.snapshot and self.codec:
+        if self.snapshot and self.codec:
             start, state = self.snapshot[0], self.codec.decode(self.snapshot[1])
         for record in self.input[start : self.committed]:
             answers(self.stage, state, record)

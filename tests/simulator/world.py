@@ -121,7 +121,7 @@ class World:
                 return
 
     def _one_turn(self) -> None:
-        if self.chance(self.chaos.kill_all):
+        if self.turns == self.setup.kill_at or self.chance(self.chaos.kill_all):
             self.say("!! everything is killed")
             self.crashes_seen += 1
             for process in self.processes:

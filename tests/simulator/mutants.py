@@ -1,0 +1,183 @@
+"""Faults that somebody could have made, each as one replacement in one file. The simulator must find every one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """`old` stands in the file exactly once. `config`: a configuration that shows it."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    config: str = "drawn"
+
+
+DOMAIN = "pipeline/domain/"
+SHELL = "tests/simulator/"
+
+MUTANTS = (
+    Mutant(
+        "replacement_skipped",
+        DOMAIN + "scheduling.py",
+        "yield from self._answer(state, event.group_id, group, self.rules.replacement, event.at)",
+        "yield from ()",
+    ),
+    Mutant(
+        "expired_group_answered_twice",
+        DOMAIN + "scheduling.py",
+        "            yield from self._answer(state, event.group_id, group, self.rules.expired_replacement, event.at)\n",
+        "            yield from self._answer(state, event.group_id, group, self.rules.expired_replacement, event.at)\n"
+        "            yield from self._answer(state, event.group_id, group, self.rules.expired_replacement, event.at)\n",
+    ),
+    Mutant(
+        "one_group_over_the_lead",
+        DOMAIN + "issuing.py",
+        "if share.open >= open_target(missing, share.acceptance, rules.oversample_max):",
+        "if share.open > open_target(missing, share.acceptance, rules.oversample_max):",
+    ),
+    Mutant(
+        "formed_groups_left_out_of_the_lead",
+        DOMAIN + "issuing.py",
+        "* domain.quota) - share.pool - share.formed",
+        "* domain.quota) - share.pool",
+    ),
+    Mutant(
+        "training_before_the_first_evaluation",
+        DOMAIN + "scheduling.py",
+        "elif not (state.evaluations and state.evaluations[0].step == 0):",
+        "else:",
+    ),
+    Mutant(
+        "late_response_counted",
+        DOMAIN + "assembly.py",
+        "if slot is None or event.round != slot.round or slot.state is SlotState.ANSWERED:",
+        "if slot is None:",
+    ),
+    Mutant(
+        "group_closed_twice",
+        DOMAIN + "assembly.py",
+        "            yield Output(Topic.PROMPTS, state.partition, e.GroupClosed(group.opened.group_id, at))\n",
+        "            yield Output(Topic.PROMPTS, state.partition, e.GroupClosed(group.opened.group_id, at))\n"
+        "            yield Output(Topic.PROMPTS, state.partition, e.GroupClosed(group.opened.group_id, at))\n",
+    ),
+    Mutant(
+        "one_response_asked_too_many",
+        DOMAIN + "assembly.py",
+        "else self.rules.assembly.max_rounds)[:missing]",
+        "else self.rules.assembly.max_rounds)[: missing + 1]",
+    ),
+    Mutant(
+        "group_assembled_one_short",
+        DOMAIN + "assembly.py",
+        "if len(group.members) == group.opened.group_size:",
+        "if len(group.members) >= group.opened.group_size - 1:",
+    ),
+    Mutant(
+        "deadline_forgotten",
+        DOMAIN + "assembly.py",
+        "if now >= group.deadline or group.missing() > 0:",
+        "if now < 0:",
+    ),
+    Mutant(
+        "cancelled_group_forgotten",
+        DOMAIN + "assembly.py",
+        "yield Output(Topic.LEDGER, 0, expired)",
+        "yield from ()",
+        "stopped",
+    ),
+    Mutant(
+        "failed_evaluation_sample_not_counted",
+        DOMAIN + "filters/stage.py",
+        "failed=len([m for m in members if m.grading is Grading.FAILED]),",
+        "failed=0,",
+        "evaluation_while_full",
+    ),
+    Mutant(
+        "constant_group_kept",
+        DOMAIN + "filters/variance.py",
+        "if std > tol:",
+        "if std >= 0:",
+    ),
+    Mutant(
+        "staleness_off_by_one",
+        DOMAIN + "batching.py",
+        "follows - group.oldest_version > self.rules.max_staleness",
+        "follows - group.oldest_version > self.rules.max_staleness + 1",
+    ),
+    Mutant(
+        "batch_of_less_than_its_quota",
+        DOMAIN + "batching.py",
+        "if all(len(state.pools[d.name]) >= d.quota for d in self.rules.domains):",
+        "if all(len(state.pools[d.name]) >= d.quota - 1 for d in self.rules.domains):",
+    ),
+    Mutant(
+        "lost_group_put_back",
+        DOMAIN + "batching.py",
+        "[g for g in batch.groups if g.domain == domain and g.group_id not in lost]",
+        "[g for g in batch.groups if g.domain == domain]",
+    ),
+    Mutant(
+        "returned_groups_put_at_the_end",
+        DOMAIN + "batching.py",
+        "pool[:0] = [g for",
+        "pool[:] = pool[::-1] + [g for",
+    ),
+    Mutant(
+        "payload_dropped_before_the_checkpoint",
+        DOMAIN + "reaping.py",
+        "            case e.CheckpointSaved():\n                for batch in event.batches:\n",
+        "            case e.BatchTrained():\n                for batch in (event.batch,):\n",
+    ),
+    Mutant(
+        "young_groups_swept",
+        DOMAIN + "reaping.py",
+        "return group_id in self.live or number_of(group_id) >= self.highest",
+        "return group_id in self.live",
+    ),
+    Mutant(
+        "one_discard_kept",
+        DOMAIN + "reaping.py",
+        "                if event.payload_key is not None:\n",
+        "                if event.payload_key is not None and event.slot:\n",
+    ),
+    Mutant(
+        "batch_trained_again_with_an_event",
+        DOMAIN + "training.py",
+        "    if batch.trained:\n        return Train(number, True, published, ())\n",
+        "",
+    ),
+    Mutant(
+        "checkpoint_covers_its_own_batch_only",
+        DOMAIN + "training.py",
+        "covered = (*[n for n, p in book.pending.items() if p.applied], number)",
+        "covered = (number,)",
+    ),
+    Mutant(
+        "trainer_forgets_what_is_pending",
+        DOMAIN + "training.py",
+        "places = [(p.offset, p.steps_before) for p in book.pending.values()]",
+        "places = list[tuple[int, int]]()",
+    ),
+    Mutant(
+        "evaluated_policy_deleted",
+        DOMAIN + "training.py",
+        "return book.oldest_wanted >= version + 2 and path not in named",
+        "return book.oldest_wanted >= version + 1",
+        "evaluation_while_full",
+    ),
+    Mutant(
+        "offset_one_too_far",
+        SHELL + "stages.py",
+        "        self.committed = start + len(taken)\n",
+        "        self.committed = start + len(taken) + 1\n",
+    ),
+    Mutant(
+        "one_record_forgotten_after_a_snapshot",
+        SHELL + "stages.py",
+        "start, state = self.snapshot[0], self.codec.decode(self.snapshot[1])",
+        "start, state = self.snapshot[0] + 1, self.codec.decode(self.snapshot[1])",
+    ),
+)

@@ -1,0 +1,54 @@
+"""A thousand drawn schedules of whole runs, each with crashes; a failing one says how to see it again."""
+
+import pytest
+
+from .settings import ENDS, LIVENESS
+from .simulation import Result, simulate
+
+SCHEDULES = 1000
+CHUNK = 20
+
+
+def check(results: list[Result]) -> None:
+    bad = [r.report() for r in results if r.problems]
+    assert not bad, "\n\n".join(bad[:5])
+
+
+@pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))
+def test_the_invariants_hold_in_any_schedule(first: int) -> None:
+    results = [simulate("drawn", seed) for seed in range(first, first + CHUNK)]
+    check(results)
+    for result in results:
+        world = result.world
+        sizes = [life.opened.group_size for life in world.ledger.groups.values()]
+        assert len([s for s in sizes if s == 4]) >= 6, result.report()
+        assert world.log.count() >= 200, result.report()
+        assert world.crashes_seen >= 1, result.report()
+
+
+@pytest.mark.parametrize("first", range(0, 120, CHUNK))
+def test_a_run_that_is_ended_at_any_moment_ends_with_everything_accounted_for(first: int) -> None:
+    check([simulate("ended", seed) for seed in range(first, first + CHUNK)])
+
+
+@pytest.mark.parametrize("first", range(0, 120, CHUNK))
+def test_a_source_that_ends_while_payloads_are_lost_ends_the_run(first: int) -> None:
+    check([simulate("exhausted", seed) for seed in range(first, first + CHUNK)])
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_each_end_is_reached_with_its_outcome(name: str) -> None:
+    check([simulate(name, seed) for seed in range(8)])
+
+
+@pytest.mark.parametrize("name", LIVENESS)
+def test_what_could_deadlock_completes(name: str) -> None:
+    check([simulate(name, seed) for seed in range(8)])
+
+
+def test_a_seed_stands_for_one_schedule() -> None:
+    lines: list[list[str]] = [[], []]
+    for trace in lines:
+        simulate("drawn", 3, trace.append)
+    assert lines[0] == lines[1]
+    assert len(lines[0]) > 200
