@@ -147,8 +147,8 @@ class Batcher:
         )
 
     def _form_short(self, state: Pool, why: ShortReason, at: int) -> Iterator[Output]:
-        """One batch from what the pools have; with nothing in them the step is skipped. While the trainer has a batch it
-        is not starving: the request crossed with one."""
+        """One batch from what the pools have; with nothing in them the step is skipped. While the trainer has a batch,
+        it is not starving: the request crossed with one."""
         if state.untrained() or not self._may_form(state):
             return
         yield from self._expire_stale(state, at)

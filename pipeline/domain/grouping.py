@@ -8,14 +8,18 @@ from math import fsum, isfinite, nan, sqrt
 from pipeline.domain.events import Member, ResponseScored, Scores
 
 
-def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean by an exact sum; NaN if the sum overflows or there is nothing to average."""
-    if not values:
-        return nan
+def total(values: Iterable[float]) -> float:
+    """The exact sum, rounded once; NaN for what is not finite."""
     try:
-        return fsum(values) / len(values)
+        found = fsum(values)
     except (OverflowError, ValueError):
         return nan
+    return found if isfinite(found) else nan
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean by an exact sum; NaN if that is not finite or there is nothing to average."""
+    return total(values) / len(values) if values else nan
 
 
 def sample_std(values: Sequence[float], ddof: int = 1) -> float:
@@ -24,10 +28,7 @@ def sample_std(values: Sequence[float], ddof: int = 1) -> float:
     if n <= ddof:
         return 0.0
     middle = mean(values)
-    try:
-        return sqrt(fsum((v - middle) * (v - middle) for v in values) / (n - ddof))
-    except (OverflowError, ValueError):
-        return nan
+    return sqrt(total((v - middle) * (v - middle) for v in values) / (n - ddof))
 
 
 def scores_of(members: Iterable[Member]) -> Scores:
@@ -37,11 +38,10 @@ def scores_of(members: Iterable[Member]) -> Scores:
     entropies = [m.entropy for m in known if m.entropy is not None]
     whole = bool(known) and len(rewards) == len(known) and all(map(isfinite, rewards))
     entropic = bool(known) and len(entropies) == len(known)
-    average = mean(rewards) if whole else None
     return Scores(
-        reward_mean=average,
+        reward_mean=mean(rewards) if whole else None,
         reward_std=sample_std(rewards) if whole else None,
-        reward_sum=average * len(rewards) if average is not None else None,
+        reward_sum=total(rewards) if whole else None,
         length_mean=mean([float(m.response_tokens) for m in known]) if known else 0.0,
         entropy_mean=mean(entropies) if entropic else None,
         entropy_std=sample_std(entropies) if entropic else None,

@@ -22,7 +22,10 @@ def zero_std(args: Mapping[str, Any]) -> GroupFilter:
         if values is None:
             return Finding("zero_std", Reason.UNGRADED, metric=metric, metric_name=f"drop_{Reason.UNGRADED}")
         std = sample_std(values)
-        measurements = {f"{metric}_std": std} if isfinite(std) else {}
+        if not isfinite(std):
+            reason = Reason.NON_FINITE_REWARD
+            return Finding("zero_std", reason, metric=metric, metric_name=f"drop_{reason}", detail=f"{values[:8]}")
+        measurements = {f"{metric}_std": std}
         if std > tol:
             return Finding("zero_std", None, std, tol, metric, measurements=measurements)
         return Finding(
