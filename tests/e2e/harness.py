@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 from confluent_kafka import TopicPartition
 
 from pipeline.config import load_settings, parse
@@ -84,6 +85,9 @@ class Host:
     def thaw(self) -> None:
         self.signal(signal.SIGCONT)
         self.expected_to_end = True
+
+    def is_frozen(self) -> bool:
+        return psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
 
     def signal(self, number: int) -> None:
         self.expected_to_end = True
