@@ -84,7 +84,9 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
         filter_hashes=filter_hashes(config),
         sources=source_hashes(config),
         prompts_hash=prompts.content_hash,
+        prompt_sizes=_sizes(prompts),
         eval_prompts_hash=eval_prompts.content_hash if eval_prompts is not None else None,
+        eval_prompt_sizes=_sizes(eval_prompts) if eval_prompts is not None else {},
         created_by=CREATED_BY,
         at=time.time_ns() // 1_000_000,
     )
@@ -93,6 +95,10 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
     create_run(connection, rules)
     FactWriter(connection, "init").write([Output(Topic.LEDGER, 0, started)])
     return StartedRun(started, config, rules)
+
+
+def _sizes(source: PromptSource) -> dict[str, int]:
+    return {domain: source.size(domain) for domain in source.domains()}
 
 
 def open_run(connection: Connection) -> StartedRun:

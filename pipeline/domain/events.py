@@ -361,7 +361,8 @@ class ResponseDiscarded(Event):
 @event
 class RunStarted(Event):
     """The first record of a run: everything that decides, for ever. `config` is canonical JSON, `config_hash` its
-    SHA-256; `filter_hashes` by domain; `sources` the SHA-256 of the source of custom callables by dotted path."""
+    SHA-256; `filter_hashes` by domain; `sources` the SHA-256 of the source of custom callables by dotted path. Prompts
+    are fixed by the content hash of their source; their number in one pass is told by domain, in the source's order."""
 
     run: str
     config: str
@@ -370,7 +371,9 @@ class RunStarted(Event):
     filter_hashes: dict[str, str]
     sources: dict[str, str]
     prompts_hash: str
+    prompt_sizes: dict[str, int]
     eval_prompts_hash: str | None
+    eval_prompt_sizes: dict[str, int]
     created_by: str
     at: Millis
 

@@ -13,7 +13,7 @@ from math import ceil
 from pipeline.domain import events as e
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import MembersCodec
-from pipeline.domain.vocabulary import Purpose
+from pipeline.domain.vocabulary import Purpose, Reason
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Ledger:
     groups: dict[str, Life] = field(default_factory=dict)
     batches: dict[int, BatchLife] = field(default_factory=dict)
     ahead: dict[str, int] = field(default_factory=dict)
-    versions: list[int] = field(default_factory=list)
+    version: int | None = None
     finished: list[e.RunFinished] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
@@ -58,6 +58,8 @@ class Ledger:
                 self._on_opened(event)
             case e.GroupAccepted():
                 self._on_accepted(event)
+            case e.GroupRejected(reason=Reason.UNDECODABLE) if self._has_ended(event.group_id):
+                return  # the unreadable record was a copy: its group had ended already
             case e.GroupRejected() | e.GroupDeselected() | e.GroupExpired() | e.GroupEvaluated():
                 self._end(event.group_id, type(event).__name__)
             case e.ReplacementWaived():
@@ -99,7 +101,10 @@ class Ledger:
         if event.replaces is not None:
             self._answer(event.replaces, f"PromptIssued {event.group_id}")
         if event.purpose is Purpose.TRAIN:
-            domain = self.rules.domain(event.prompt.domain)
+            domain = next((d for d in self.rules.domains if d.name == event.prompt.domain), None)
+            if domain is None:
+                self._broken(f"I7 group {event.group_id} is of domain {event.prompt.domain!r}, which the run lacks")
+                return
             self.ahead[domain.name] = self.ahead.get(domain.name, 0) + 1
             most = ceil(self.rules.lead(domain) * self.rules.oversample_max)
             if self.ahead[domain.name] > most:
@@ -117,6 +122,10 @@ class Ledger:
         if len(members) != self.rules.group_size or len(slots) != len(members):
             self._broken(f"I2 group {event.group_id} has {len(members)} members in {len(slots)} slots")
 
+    def _has_ended(self, gid: str) -> bool:
+        life = self.groups.get(gid)
+        return life is not None and life.ending is not None
+
     def _end(self, gid: str, ending: str) -> None:
         life = self._life(gid, ending)
         if life is None:
@@ -129,7 +138,7 @@ class Ledger:
 
     def _uncount(self, life: Life) -> None:
         if life.counted and life.opened.purpose is Purpose.TRAIN:
-            self.ahead[life.opened.prompt.domain] -= 1
+            self.ahead[life.opened.prompt.domain] = self.ahead.get(life.opened.prompt.domain, 0) - 1
         life.counted = False
 
     def _answer(self, gid: str, answer: str) -> None:
@@ -175,9 +184,9 @@ class Ledger:
         batch.trained += 1
         if batch.trained > 1:
             self._broken(f"I5 batch {event.batch} has {batch.trained} BatchTrained")
-        if self.versions and event.version != self.versions[-1] + 1:
-            self._broken(f"I5 version {event.version} follows version {self.versions[-1]}")
-        self.versions.append(event.version)
+        if self.version is not None and event.version != self.version + 1:
+            self._broken(f"I5 version {event.version} follows version {self.version}")
+        self.version = event.version
         for gid in batch.groups:
             if gid in self.groups:
                 self._uncount(self.groups[gid])

@@ -85,8 +85,7 @@ def stages(rules: Rules, members: MembersCodec, seen: PromptsSeen, sources: Sour
     if sources is not None:
         scheduler = Scheduler(rules, *sources)
     else:
-        scheduler = Scheduler(rules, seen.training, seen.evaluation)
-        scheduler.eval_places = seen.eval_places()
+        scheduler = Scheduler(rules, seen.training, seen.evaluation, tuple(seen.evaluation.sizes))
     return [
         scheduler,
         Batcher(rules),

@@ -87,7 +87,18 @@ class Drive:
             for p in range(partitions(READS[stage.name], self.rules))
         ]
         self.started = e.RunStarted(
-            self.rules.run, json.dumps(self.config), "", dict(DECISION_VERSIONS), {}, {}, "", None, "test", self.now
+            self.rules.run,
+            json.dumps(self.config),
+            "",
+            dict(DECISION_VERSIONS),
+            {},
+            {},
+            "",
+            {"sort": source.size("sort")},
+            "",
+            {"sort": 3},
+            "test",
+            self.now,
         )
         self.fact("init", Topic.LEDGER, 0, self.started)
         self.fact("trainer", Topic.LEDGER, 0, e.CheckpointSaved(0, "c0", "", (), self.now))

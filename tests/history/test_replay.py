@@ -105,7 +105,7 @@ def test_another_decision_version_is_not_replayed(drive: Drive) -> None:
 
 
 def test_what_was_never_asked_for_is_not_recorded() -> None:
-    prompts = RecordedPrompts()
-    assert prompts.size("sort") == 0
+    prompts = RecordedPrompts({"sort": 7})
+    assert prompts.size("sort") == 7
     with pytest.raises(NotRecorded):
         prompts.at("sort", 0, 0)
