@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.domain import events as e
 from pipeline.domain.assembly import Assembler
 from pipeline.domain.grouping import largest_payload, payload_bytes, scores_of, version_range
-from pipeline.domain.ids import partition_of
+from pipeline.domain.ids import number_of, partition_of
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import Output, Stage
 from pipeline.domain.vocabulary import (
@@ -56,10 +56,15 @@ def assembling(r: Rules, *opened: e.GroupOpened, partition: int = 0) -> Feed:
     return feed
 
 
+def prompt(gid: str, domain: str = "maths") -> e.PromptRef:
+    """Each group has the prompt of its number."""
+    n = number_of(gid)
+    return e.PromptRef(f"p{n}", domain, n, 0)
+
+
 def opened(gid: str, size: int = 4, redundancy: int = 0, domain: str = "maths", **more: Any) -> e.GroupOpened:
-    ordinal = int(gid.split("@")[0])
     fields: dict[str, Any] = {
-        "prompt": e.PromptRef(f"p{ordinal}", domain, ordinal, 0),
+        "prompt": prompt(gid, domain),
         "purpose": Purpose.TRAIN,
         "eval": None,
         "root": gid,
@@ -156,7 +161,7 @@ def assembled(gid: str, who: Sequence[e.Member], size: int = 4, domain: str = "m
     fields: dict[str, Any] = {"purpose": Purpose.TRAIN, "eval": None}
     return e.GroupAssembled(
         group_id=gid,
-        prompt=e.PromptRef(f"p{gid}", domain, 0, 0),
+        prompt=prompt(gid, domain),
         group_size=size,
         members=MEMBERS.encode(tuple(who)),
         payload_bytes=payload_bytes(who),
@@ -183,7 +188,7 @@ def accepted(gid: str, domain: str = "maths", version: int = 0, size: int = 4, p
         for slot in range(size)
     )
     return e.GroupAccepted(
-        gid, e.PromptRef(f"p{gid}", domain, int(gid.split("@")[0]), 0), size, MEMBERS.encode(who), size * payload,
+        gid, prompt(gid, domain), size, MEMBERS.encode(who), size * payload,
         payload, version, version, scores_of(who), "zero_std", 1.0, 0.0, {}, "hash", {}, False, (), 0,
     )  # fmt: skip
 
@@ -194,7 +199,7 @@ def rejected(
     who = (member(0, 1.0, payload_key=f"{gid}/0"),)
     category: Category = category_of(reason)
     return e.GroupRejected(
-        gid, e.PromptRef(f"p{gid}", domain, int(gid.split("@")[0]), 0), reason, category, None, None, f"drop_{reason}",
+        gid, prompt(gid, domain), reason, category, None, None, f"drop_{reason}",
         None, MEMBERS.encode(who), 100, 100, 0, 0, None, filter, None, None, {}, "hash", {}, (), 0,
     )  # fmt: skip
 
