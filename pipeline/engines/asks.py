@@ -30,7 +30,8 @@ class Question(NamedTuple):
 @dataclass(slots=True, eq=False)
 class Ask:
     """A record that asks for responses. `wanted`: (place, slot, round), the place being the one in the record's own
-    list, so that a slot that is done again has the same cause. `owed` are not done; the first `begun` are begun."""
+    list, so that a slot that is done again has the same cause. `owed` are not done; the first `begun` are begun.
+    `closed`: nobody waits for them any more."""
 
     job: Job
     event: PromptIssued | ResponsesRequested
@@ -64,11 +65,6 @@ class Slot(NamedTuple):
     place: int
     slot: int
     round: int
-
-    @property
-    def unwanted(self) -> bool:
-        """Whether nobody waits for it any more."""
-        return self.ask.closed or self.ask.job.home.lost
 
 
 @dataclass(slots=True)
@@ -141,7 +137,10 @@ class Backlog:
         return ask.owed == 0
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything; nobody waits for any of it."""
+        for group in self._groups.values():
+            for ask in group.asks:
+                ask.closed = True
         self.evals.clear()
         self.trains.clear()
         self._groups.clear()

@@ -125,8 +125,10 @@ def _spans(spans: Any, tokens: int) -> tuple[Span, ...]:
     return tuple(found)
 
 
-def _raw(values: Any, formats: str) -> memoryview | None:
+def _raw(values: Any, formats: str) -> array[Any] | memoryview | None:
     """The values as a flat buffer of one of these item formats; None if they are anything else."""
+    if type(values) is array:
+        return values if values.typecode in formats else None
     try:
         view = memoryview(values)
     except TypeError:

@@ -9,46 +9,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from pipeline.domain import events as e
-from pipeline.domain.ids import response_id
-from pipeline.domain.lead import seed_of
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import InvariantBroken, Output, StageName, Topic
-from pipeline.domain.vocabulary import Failure, Purpose
-from pipeline.engines.asks import Ask, Backlog, Question, Slot
-from pipeline.engines.door import Refused
+from pipeline.domain.vocabulary import Failure
+from pipeline.engines.asks import Ask, Backlog, Slot
+from pipeline.engines.calls import Calls
+from pipeline.engines.making import Failed, Sampled
 from pipeline.engines.policies import Policy, Unusable, load, policy_of
-from pipeline.engines.writing import Failed, Sampled, Scribe
+from pipeline.engines.writing import Scribe
 from pipeline.log.work import Answer, Job, Publish
-from pipeline.prompts.task import BadTask
-from pipeline.sdk import Engine, Sample, SampleRequest
+from pipeline.sdk import Engine
 from pipeline.store.payloads import PayloadStore
 
 UNWRITTEN: Final = 1_024
 """Samples that may wait for being written before no more are begun (or two calls' worth)."""
 log = structlog.get_logger(__name__)
-
-
-def request_seed(group_seed: int, slot: int, round: int) -> int:
-    """The seed of one response: the run's mix of seed and number, once for the slot and once for the round."""
-    return seed_of(seed_of(group_seed, slot), round)
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """A call of the engine under way. `cancelled`: by us, so that it leaves no trace."""
-
-    slots: list[Slot]
-    questions: list[Question]
-    version: int
-    cancelled: bool = False
-    task: asyncio.Task[None] | None = None
 
 
 class Generator:
@@ -63,15 +44,14 @@ class Generator:
         self, rules: Rules, engine: Engine, store: PayloadStore, folder: Path, slot: str, concurrency: int | None = None
     ) -> None:
         self._engine, self._folder = engine, folder
-        self._concurrency = concurrency or engine.concurrency
         self._backlog = Backlog()
         self._scribe = Scribe(store, self._backlog, rules.payload_ttl_ms, slot)
+        self._calls = Calls(engine, self._scribe, concurrency or engine.concurrency)
         self._newest: tuple[Policy, Job] | None = None
         self._loaded: Policy | None = None
         self._unusable: Policy | None = None
         self._loading = False
         self._stopping = False
-        self._calls: set[Call] = set()
 
     @property
     def waiting_for_redis(self) -> bool:
@@ -87,6 +67,7 @@ class Generator:
 
         self._publish = publish
         async with asyncio.TaskGroup() as self._tasks:
+            self._calls.start(self._tasks, self._pump)
             try:
                 await self._scribe.run(published)
             finally:
@@ -113,9 +94,8 @@ class Generator:
 
     def drop(self) -> None:
         """Forget all prompts; the engine and its policy stay."""
-        for call in self._calls:
-            self._cancel(call)
         self._backlog.clear()
+        self._calls.cancel_unwanted()
         self._scribe.clear()
         self._newest = None
 
@@ -128,16 +108,16 @@ class Generator:
             if policy is None:
                 return
             if policy != self._loaded:
-                if not self._calls:
+                if not self._calls.any:
                     self._loading = True
                     self._tasks.create_task(self._load(policy))
                 return
-            self._begin(self._next_slots(policy))
+            self._calls.begin(self._next_slots(policy), policy.version)
 
     def _has_room(self) -> bool:
         unwritten = self._scribe.pending
         return (
-            len(self._calls) < self._concurrency
+            not self._calls.full
             and not self._scribe.waiting_for_redis
             and unwritten < max(UNWRITTEN, 2 * self._engine.batch)
         )
@@ -168,66 +148,8 @@ class Generator:
     def _close(self, group_id: str) -> list[Answer]:
         answers = self._backlog.close(group_id)
         if answers:
-            for call in self._calls:
-                if all(slot.unwanted for slot in call.slots):
-                    self._cancel(call)
+            self._calls.cancel_unwanted()
         return answers
-
-    # -------------------------------------------------------------------------------------------------------- sampling
-
-    def _begin(self, slots: Sequence[Slot]) -> None:
-        version = self._loaded.version if self._loaded else -1
-        call = Call([], [], version)
-        for slot in slots:
-            try:
-                call.questions.append(slot.ask.question())
-                call.slots.append(slot)
-            except (BadTask, Refused) as error:
-                self._scribe.add([Sampled(slot, None, Failed(Failure.ENV_FAILED, str(error)), version, 0)])
-        if call.slots:
-            self._calls.add(call)
-            call.task = self._tasks.create_task(self._sample(call))
-            call.task.add_done_callback(lambda _: self._ended(call))
-
-    def _ended(self, call: Call) -> None:
-        self._calls.discard(call)
-        self._pump()
-
-    async def _sample(self, call: Call) -> None:
-        started = time.perf_counter()
-        results = await self._results(call)
-        took_ms = round((time.perf_counter() - started) * 1000)
-        self._scribe.add(
-            [
-                Sampled(slot, question, result, call.version, took_ms)
-                for slot, question, result in zip(call.slots, call.questions, results, strict=True)
-                if not slot.unwanted
-            ]
-        )
-
-    async def _results(self, call: Call) -> Sequence[Sample | Failed]:
-        """One for each slot, whatever the engine does."""
-        wanted = len(call.slots)
-        try:
-            samples = await self._engine.generate(
-                [_request(*asked) for asked in zip(call.slots, call.questions, strict=True)]
-            )
-            returned = len(samples)
-        except asyncio.CancelledError:
-            if call.cancelled or _cancelling():
-                raise
-            return [Failed(Failure.ABORTED, "the engine cancelled the call")] * wanted
-        except Exception as error:
-            return [Failed(Failure.ENV_FAILED, f"the engine raised {type(error).__name__}: {error}")] * wanted
-        if returned == wanted:
-            return samples
-        detail = f"the engine returned {returned} samples for {wanted} requests; expected one for each, in order"
-        return [Failed(Failure.ENV_FAILED, detail, detail), *[Failed(Failure.ENV_FAILED, detail)] * (wanted - 1)]
-
-    def _cancel(self, call: Call) -> None:
-        call.cancelled = True
-        if call.task:
-            call.task.cancel()
 
     # -------------------------------------------------------------------------------------------------------- policies
 
@@ -267,21 +189,3 @@ def _eval_policy(ask: Ask) -> Policy:
     if ask.event.eval is None:
         raise InvariantBroken(f"evaluation group {ask.event.group_id} names no policy")
     return policy_of(ask.event.eval)
-
-
-def _request(slot: Slot, question: Question) -> SampleRequest:
-    event = slot.ask.event
-    return SampleRequest(
-        response_id(event.group_id, slot.slot, slot.round),
-        question.text,
-        question.token_ids,
-        request_seed(event.seed, slot.slot, slot.round),
-        event.purpose is Purpose.EVAL,
-        question.metadata,
-    )
-
-
-def _cancelling() -> bool:
-    """Whether this task was asked to end from outside."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

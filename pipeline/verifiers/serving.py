@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from array import array
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
 import structlog
@@ -21,45 +19,21 @@ import structlog
 from pipeline import plugins
 from pipeline.config.models import DecisionConfig
 from pipeline.domain import events as e
-from pipeline.domain.ids import response_id
-from pipeline.domain.topology import InvariantBroken, Output, StageName, Topic
-from pipeline.domain.vocabulary import DiscardReason, Failure, Purpose
+from pipeline.domain.topology import Output, StageName, Topic
+from pipeline.domain.vocabulary import DiscardReason, Purpose
 from pipeline.log.backoff import Backoff
 from pipeline.log.work import Answer, Job, Publish
-from pipeline.prompts.task import BadTask, Rubric, decode_grading
 from pipeline.sdk import ScoreRequest
-from pipeline.store.errors import PayloadDamaged, StoreUnreachable
-from pipeline.store.format import Head, decode, decode_head
+from pipeline.store.errors import StoreUnreachable
 from pipeline.store.payloads import PayloadStore
 from pipeline.verifiers import verdict as v
+from pipeline.verifiers.admission import Case, Settled, admit, response_of
 from pipeline.verifiers.judge import Given, Judge, Outcome
 from pipeline.verifiers.response_filter import Judged, ResponseFilter
 
 ADMIT: Final = 1_024
 """Payloads admitted in one exchange."""
 log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class Case:
-    """A response that is being judged: `opinions` has a place for each binding of its task."""
-
-    job: Job
-    event: e.ResponseGenerated
-    head: Head
-    token_ids: Sequence[int]
-    rubric: Rubric
-    opinions: list[v.Opinion | None]
-    grading_ms: int = 0
-
-    @property
-    def id(self) -> str:
-        """The response's id."""
-        return response_id(self.event.group_id, self.event.slot, self.event.round)
-
-
-Settled = tuple[Job, v.Verdict]
-"""A response that needs no judging, and why."""
 
 
 class Scorer:
@@ -96,6 +70,7 @@ class Scorer:
                 for judge in self.judges.values():
                     judge.stop()
                 self._thread.shutdown(wait=False, cancel_futures=True)
+                self._store.close()  # so that a read from a Redis that hangs doesn't keep the process
 
     async def _serve(self) -> None:
         while True:
@@ -127,39 +102,16 @@ class Scorer:
 
     async def _admit(self, jobs: Sequence[Job]) -> tuple[list[Case], list[Settled]]:
         """What can be judged, and what can't. Waits for a Redis that is away."""
-        loop, backoff = asyncio.get_running_loop(), Backoff()
+        loop, backoff, whole = asyncio.get_running_loop(), Backoff(), self._filter.needs_tokens
         while True:
             try:
-                opened = await loop.run_in_executor(self._thread, self._open, jobs)
+                opened = await loop.run_in_executor(self._thread, admit, self._store, jobs, whole)
                 self.waiting_for_redis = False
                 return opened
             except StoreUnreachable as error:
                 log.warning("redis can't be reached", why=str(error), waiting=len(jobs))
                 self.waiting_for_redis = True
                 await backoff.wait()
-
-    def _open(self, jobs: Sequence[Job]) -> tuple[list[Case], list[Settled]]:
-        """Runs in the thread for payloads."""
-        cases: list[Case] = []
-        settled: list[Settled] = []
-        sound: list[tuple[Job, e.ResponseGenerated, str]] = []
-        for job in jobs:
-            event = _response(job)
-            if event.failure is not None:
-                settled.append((job, v.failed(event.failure, event.detail)))
-            elif event.payload_key is None:
-                settled.append((job, v.failed(Failure.PAYLOAD_EXPIRED, "the event names no payload")))
-            else:
-                sound.append((job, event, event.payload_key))
-        whole = self._filter.needs_tokens
-        sizes = [event.payload_bytes if whole else event.head_bytes for _, event, _ in sound]
-        values = self._store.admit([key for _, _, key in sound], sizes)
-        for (job, event, key), value in zip(sound, values, strict=True):
-            try:
-                cases.append(_case(job, event, key, value, whole))
-            except _Lost as error:
-                settled.append((job, v.failed(Failure.PAYLOAD_EXPIRED, str(error))))
-        return cases, settled
 
     # --------------------------------------------------------------------------------------------------------- judging
 
@@ -173,7 +125,7 @@ class Scorer:
                 self._finish(case, _of_environment(case.event))
             else:
                 for place, binding in enumerate(case.rubric.verifiers):
-                    request = ScoreRequest(case.id, case.head.text, binding.target, case.rubric.metadata)
+                    request = ScoreRequest(case.id, case.text, binding.target, case.rubric.metadata)
                     asked.setdefault(binding.name, []).append((request, partial(self._hear, case, place)))
         for name, requests in asked.items():
             self.judges[name].ask(requests)
@@ -182,9 +134,9 @@ class Scorer:
         binding = case.rubric.verifiers[place]
         case.opinions[place] = v.Opinion(binding.name, binding.weight, outcome, self.judges[binding.name].on_failure)
         case.grading_ms = max(case.grading_ms, took_ms)
-        opinions = [opinion for opinion in case.opinions if opinion is not None]
-        if len(opinions) == len(case.opinions):
-            self._finish(case, v.verdict_of(opinions))
+        case.missing -= 1
+        if not case.missing:
+            self._finish(case, v.verdict_of([opinion for opinion in case.opinions if opinion is not None]))
 
     def _finish(self, case: Case, verdict: v.Verdict) -> None:
         if case.job.home.lost:
@@ -203,7 +155,7 @@ class Scorer:
     def _filtered(self, case: Case, verdict: v.Verdict) -> v.Verdict:
         event = case.event
         judged = Judged(
-            case.head.text, case.token_ids, event.response_tokens, event.finish_reason, verdict.reward,
+            case.text, case.token_ids, event.response_tokens, event.finish_reason, verdict.reward,
             case.rubric.metadata,
         )  # fmt: skip
         try:
@@ -213,9 +165,9 @@ class Scorer:
         return verdict._replace(discard=DiscardReason.FILTERED, detail=reason) if reason else verdict
 
     def _answer(self, job: Job, verdict: v.Verdict, case: Case | None = None) -> Answer:
-        event, at = _response(job), time.time_ns() // 1_000_000
+        event, at = response_of(job), time.time_ns() // 1_000_000
         with_text = self._record_text == "all" or (self._record_text == "eval" and event.purpose is Purpose.EVAL)
-        text = case.head.text if case and with_text else None
+        text = case.text if case and with_text else None
         attempts = 1 if case and case.opinions else 0
         scored = v.scored(event, verdict, attempts, case.grading_ms if case else 0, text, at)
         outputs = [(0, Output(Topic.ROLLOUTS, job.home.partition, scored))]
@@ -225,39 +177,7 @@ class Scorer:
         return Answer(job, tuple(outputs), True)
 
 
-class _Lost(Exception):
-    """A payload that isn't there, or isn't one."""
-
-
-def _case(job: Job, event: e.ResponseGenerated, key: str, value: bytes | None, whole: bool) -> Case:
-    if value is None:
-        raise _Lost(f"{key} is not in Redis: its lease ran out before it was admitted, or Redis was emptied")
-    try:
-        head, token_ids = decode_head(value), _tokens(value) if whole else ()
-        rubric = _rubric(head.metadata)
-    except (PayloadDamaged, BadTask) as error:
-        raise _Lost(f"{key}: {error}") from error
-    return Case(job, event, head, token_ids, rubric, [None] * len(rubric.verifiers))
-
-
-def _tokens(value: bytes) -> Sequence[int]:
-    ids = decode(value).response_ids
-    return array("i" if ids.dtype == "int32" else "q", bytes(ids.data))
-
-
-@lru_cache(maxsize=4_096)
-def _rubric(metadata: bytes) -> Rubric:
-    """The responses of a group share these bytes."""
-    return decode_grading(metadata)
-
-
 def _of_environment(event: e.ResponseGenerated) -> v.Verdict:
     if event.env_reward is None:
         return v.ungraded("the task names no verifier, and the environment gave no reward")
     return v.graded(event.env_reward)
-
-
-def _response(job: Job) -> e.ResponseGenerated:
-    if not isinstance(job.event, e.ResponseGenerated):
-        raise InvariantBroken(f"the scorer cannot take {type(job.event).__name__}")
-    return job.event
