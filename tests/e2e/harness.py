@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from pipeline.config import load_settings, parse
 from pipeline.domain import events as e
-from pipeline.domain.topology import Output, Topic, partitions
+from pipeline.domain.topology import READS, Output, StageName, Topic, partitions
 from pipeline.domain.vocabulary import Outcome
 from pipeline.history.audit import Audit, audit
 from pipeline.history.records import MemoryLog
 from pipeline.local import Services
-from pipeline.log.client import Connection, plain_consumer
+from pipeline.log.client import Connection, admin_client, fact_producer, plain_consumer
 from pipeline.log.codec import Members
 from pipeline.log.facts import FactWriter
 from pipeline.log.reader import Record, ended, record_of, take
-from pipeline.log.topics import topic_name
+from pipeline.log.topics import group_name, topic_name
 from pipeline.runs import StartedRun, connection_of, init_run, store_of
 
 T = TypeVar("T")
@@ -236,6 +236,12 @@ class Run:
         """Write facts."""
         FactWriter(self.connection, "test").write(outputs)
 
+    def write_raw(self, topic: Topic, value: bytes | None, key: bytes | None = None, partition: int = 0) -> None:
+        """Write a record as anybody might."""
+        producer = fact_producer(self.connection)
+        producer.produce(topic_name(self.name, topic), value, key, partition)
+        assert producer.flush(30) == 0
+
     def ask_to_stop(self) -> None:
         self.write(Output(Topic.LEDGER, 0, e.StopRequested("test", time.time_ns() // 1_000_000)))
 
@@ -282,6 +288,15 @@ class Run:
     def weights(self) -> str:
         """The last checkpoint that the ledger names."""
         return (self.folder / self.name / self.events(e.CheckpointSaved)[-1].path).read_text()
+
+
+def committed(run: Run, stage: StageName) -> list[TopicPartition]:
+    """The committed offsets of a stage, with their metadata."""
+    group, topic = group_name(run.name, stage), topic_name(run.name, READS[stage])
+    wanted = [TopicPartition(topic, p) for p in range(partitions(READS[stage], run.rules))]
+    admin = admin_client(run.connection)
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)])
+    return list(asked[group].result(30).topic_partitions)
 
 
 def _threads_for_one() -> Any:
