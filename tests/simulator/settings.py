@@ -257,6 +257,10 @@ def _named() -> dict[str, Setup]:
 
 
 NAMED = _named()
+NAMED |= {
+    f"{steps}_steps": replace(NAMED["async_1"], name=f"{steps}_steps", rules=rules(steps=steps)) for steps in (15, 120)
+}  # the same run, short and long
+
 DRAWN = {"drawn": drawn, "ended": ended, "exhausted": exhausted}
 
 
@@ -269,4 +273,4 @@ ENDS = (
     "finished", "stopped", "stopped_at_once", "starved", "failed_trainer", "failed_scorer", "failed_prompt",
     "source_exhausted",
 )  # fmt: skip
-LIVENESS = tuple(name for name in NAMED if name not in ENDS)
+LIVENESS = tuple(name for name in NAMED if name not in ENDS and not name.endswith("_steps"))

@@ -51,6 +51,7 @@ class StageProcess:
         self.codec = codec_of(stage.state_type) if stage.state_type else None
         self.committed = 0
         self.snapshot: tuple[int, bytes] | None = None
+        self.largest = 0
         self.state = stage.initial(partition)
 
     def ready(self) -> bool:
@@ -73,6 +74,7 @@ class StageProcess:
         self.committed = start + len(taken)
         if self.codec and self.world.rng.random() < 0.1:
             self.snapshot = (self.committed, self.codec.encode(self.state))
+            self.largest = max(self.largest, len(self.snapshot[1]))
         self.world.crashes(self, "after its transaction")
 
     def before_commit(self, outputs: list[Output]) -> None:

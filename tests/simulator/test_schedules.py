@@ -4,6 +4,7 @@ import pytest
 
 from .settings import ENDS, LIVENESS
 from .simulation import Result, simulate
+from .stages import StageProcess
 
 SCHEDULES = 1000
 CHUNK = 20
@@ -44,6 +45,16 @@ def test_each_end_is_reached_with_its_outcome(name: str) -> None:
 @pytest.mark.parametrize("name", LIVENESS)
 def test_what_could_deadlock_completes(name: str) -> None:
     check([simulate(name, seed) for seed in range(8)])
+
+
+def test_a_long_run_needs_no_more_memory_than_a_short_one() -> None:
+    short, long = (simulate(f"{steps}_steps", 1) for steps in (15, 120))
+    check([short, long])
+    assert len(long.world.ledger.groups) > 6 * len(short.world.ledger.groups)
+    sizes = [
+        {p.name: p.largest for p in result.world.processes if isinstance(p, StageProcess)} for result in (short, long)
+    ]
+    assert {name for name in sizes[0] if sizes[1][name] > 3 * sizes[0][name] + 200} == set(), sizes
 
 
 def test_a_seed_stands_for_one_schedule() -> None:
