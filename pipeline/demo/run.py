@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Final
 
 from rich.console import Console
 
 from pipeline import local
 from pipeline.config import ProcessSettings, load_settings
+from pipeline.demo.errors import DemoFailed
+from pipeline.demo.interrupt import Interrupted, Stopping, supervise
+from pipeline.demo.layout import Standing
 from pipeline.demo.live import Screen
 from pipeline.demo.processes import Processes, Role
 from pipeline.demo.recipe import NOTE, recipe
-from pipeline.history.audit import Audit, audit_run
+from pipeline.demo.summary import summarise, told
+from pipeline.domain.vocabulary import Outcome
+from pipeline.history.audit import audit_run
 from pipeline.history.report import write_report
+from pipeline.history.status import read_view
 from pipeline.history.view import RunView
 from pipeline.history.watch import Watch
-from pipeline.process import stop_on_signals
 from pipeline.runs import StartedRun, connection_of, init_run, open_run, store_of
 
-ROLES = (
+ROLES: Final = (
     Role("trainer", "1"),
     Role("generator", "1"),
     Role("generator", "2"),
@@ -38,7 +43,7 @@ ROLES = (
     Role("reaper", "1"),
     Role("monitor", "1"),
 )
-INTERRUPTED = 130
+GO_ON: Final = "go on with: tamis demo --resume   (make demo ARGS=--resume)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,77 +60,145 @@ class Options:
     redis_url: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How the watching ended."""
-
-    interrupted: bool
-    view: RunView
-
-
 def run_demo(options: Options, console: Console) -> int:
-    """Run it. Exit code 0 if it finished with a clean audit, 1 if not, 130 if it was interrupted."""
-    stopping = stop_on_signals()
-    services = local.ensure(
-        options.state,
-        bootstrap=options.bootstrap,
-        redis_url=options.redis_url,
-        say=lambda text: console.print(text, style="dim", highlight=False),
-    )
-    console.print(f"Kafka {services.bootstrap}, Redis {services.redis_url} ({services.how})", style="dim")
-    name = _run_name(options)
-    settings = load_settings(
-        bootstrap=services.bootstrap, redis_url=services.redis_url, run=name, data_dir=options.state / "files"
-    )
-    run = open_run(connection_of(settings)) if options.resume else _begin(options, settings)
-    console.print(f"run {name}: {run.rules.steps} steps, seed {run.rules.seed}", highlight=False)
-    ending = _watch(run, settings, options, stopping, console)
-    if ending.interrupted:
-        console.print("stopped; go on with: tamis demo --resume   (make demo ARGS=--resume)", highlight=False)
-        return INTERRUPTED
-    return _finish(run, settings, options, ending.view, console)
-
-
-def _begin(options: Options, settings: ProcessSettings) -> StartedRun:
-    run = init_run(recipe(settings.run or "", options.seed, options.steps, options.filtered), settings)
-    (options.state / "demo.json").write_text(json.dumps({"run": run.rules.run}))
-    return run
-
-
-def _run_name(options: Options) -> str:
-    """A new name, or that of the last demo."""
-    if not options.resume:
-        return f"demo-{datetime.now():%Y%m%d-%H%M%S}"
-    last = options.state / "demo.json"
-    if not last.is_file():
-        raise FileNotFoundError(f"there is no demo to resume: {last} is missing; start one with: tamis demo")
-    return str(json.loads(last.read_text())["run"])
-
-
-def _watch(
-    run: StartedRun, settings: ProcessSettings, options: Options, stopping: Callable[[], bool], console: Console
-) -> Ending:
-    """Run the processes until the run is over and all of them have ended, or until a person stops it."""
-    watch = Watch(connection_of(settings), store_of(settings, run.rules.run, run.rules.max_payload_bytes))
-    processes = Processes(_environment(settings), options.state / "logs" / run.rules.run)
-    watch.start()
+    """Run it. Exit code 0 if it finished with a clean audit, 1 if not, 128 + a signal's number if one stopped it.
+    Raises DemoFailed, LocalServicesError, LogError, StoreError or FileNotFoundError, with what to do."""
+    demo = Demo(options, Screen(console))
     try:
-        processes.start(ROLES)
-        with Screen(console) as screen:
-            while not stopping() and not (processes.finished() and watch.view.drained):
-                for sentence in processes.tend():
-                    screen.say(sentence)
-                if watch.errors:
-                    raise watch.errors[0]
-                with watch.lock:
-                    screen.update(watch.view, time.monotonic())
-                time.sleep(0.2)
+        return supervise(demo.run, demo.end_at_once)
     finally:
-        killed = processes.stop()
-        watch.stop()
-    if killed:
-        console.print(f"had to be killed: {', '.join(killed)}", style="yellow")
-    return Ending(stopping(), watch.view)
+        demo.screen.close()
+
+
+@dataclass(slots=True)
+class Demo:
+    """One demo under way."""
+
+    options: Options
+    screen: Screen
+    processes: Processes | None = None
+    advice: str = "stopped before the run began"
+    lock: IO[str] | None = None
+    started_s: float = field(default_factory=time.monotonic)
+
+    def run(self, stopping: Stopping) -> int:
+        """All of it."""
+        options, say = self.options, self.screen.say
+        options.state.mkdir(parents=True, exist_ok=True)
+        if options.json_path is not None:
+            options.json_path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock_out_others()
+        services = local.ensure(
+            options.state,
+            bootstrap=options.bootstrap,
+            redis_url=options.redis_url,
+            say=lambda text: say(text, "dim"),
+        )
+        settings = load_settings(
+            bootstrap=services.bootstrap,
+            redis_url=services.redis_url,
+            run=self._run_name(),
+            data_dir=options.state / "files",
+        )
+        say(f"Kafka {services.bootstrap}, Redis {settings.redis_address()} ({services.how})", "dim")
+        run = open_run(connection_of(settings)) if options.resume else self._begin(settings)
+        self.advice = f"stopped; {GO_ON}"
+        view = read_view(connection_of(settings)) if options.resume else RunView()
+        if view.drained:
+            say(f"run {run.rules.run} is complete: {view.step} of {view.steps} steps, {view.outcome}; nothing is left")
+        else:
+            say(f"run {run.rules.run}: {run.rules.steps} steps, seed {run.rules.seed}; Ctrl-C stops it in order")
+            try:
+                view = self._watch(run, settings, stopping)
+            except Interrupted:
+                self.screen.close()
+                say(self.advice)
+                raise
+        code = self._finish(run, settings, view)
+        if options.bootstrap is None or options.redis_url is None:
+            say("\nKafka and Redis were left running; stop them with: tamis down   (make down)", "dim")
+        return code
+
+    def end_at_once(self) -> None:
+        """Leave nothing running, from any thread."""
+        self.screen.close()
+        if self.processes is not None:
+            self.processes.kill()
+        self.screen.say(self.advice)
+
+    def _lock_out_others(self) -> None:
+        """Raise DemoFailed if a demo is running in this state folder: it would fight with this one over its run."""
+        self.lock = (self.options.state / "demo.lock").open("w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DemoFailed(
+                f"another demo is running in {self.options.state}: let it end, stop it with Ctrl-C, or name another "
+                "folder in TAMIS_STATE"
+            ) from error
+
+    def _run_name(self) -> str:
+        """A new name, or that of the last demo."""
+        if not self.options.resume:
+            return f"demo-{datetime.now():%Y%m%d-%H%M%S}"
+        last = self.options.state / "demo.json"
+        if not last.is_file():
+            raise FileNotFoundError(f"there is no demo to resume: {last} is missing; start one with: tamis demo")
+        return str(json.loads(last.read_text())["run"])
+
+    def _begin(self, settings: ProcessSettings) -> StartedRun:
+        options = self.options
+        run = init_run(recipe(settings.run or "", options.seed, options.steps, options.filtered), settings)
+        (options.state / "demo.json").write_text(json.dumps({"run": run.rules.run}))
+        return run
+
+    def _watch(self, run: StartedRun, settings: ProcessSettings, stopping: Stopping) -> RunView:
+        """Run the processes until the run is over and all of them have ended. Raises Interrupted if stopped."""
+        watch = Watch(connection_of(settings), store_of(settings, run.rules.run, run.rules.max_payload_bytes))
+        processes = Processes(_environment(settings), self.options.state / "logs" / run.rules.run)
+        with stopping.in_order():
+            self.processes = processes
+            try:
+                watch.start()
+                processes.start(ROLES)
+                while not stopping() and not (processes.finished() and watch.view.drained):
+                    for sentence in processes.tend():
+                        self.screen.say(sentence, "yellow")
+                    if watch.errors:
+                        raise watch.errors[0]
+                    with watch.lock:
+                        standing = self._standing(problem=watch.redis_problem or "")
+                        self.screen.update(watch.view, standing, time.monotonic())
+                    time.sleep(0.2)
+            finally:
+                if stopping():
+                    self.screen.close()
+                    self.screen.say("stopping the processes in order …", "dim")
+                killed = processes.stop()
+                watch.stop()
+            if killed:
+                self.screen.say(f"had to be killed: {', '.join(killed)}", "yellow")
+        self.advice = "stopped; the run is complete, and tamis demo --resume audits it and writes its report"
+        return watch.view
+
+    def _standing(self, doing: str = "", problem: str = "") -> Standing:
+        processes = self.processes.standing() if self.processes is not None else []
+        return Standing(processes, time.monotonic() - self.started_s, time.time_ns() // 1_000_000, doing, problem)
+
+    def _finish(self, run: StartedRun, settings: ProcessSettings, view: RunView) -> int:
+        options = self.options
+        self.screen.update(view, self._standing("replaying every decision, and checking each invariant"), 0.0)
+        store = store_of(settings, run.rules.run, run.rules.max_payload_bytes)
+        found, keys_left = audit_run(connection_of(settings), store), store.count_keys()
+        report = options.state / "reports" / f"{run.rules.run}.html"
+        report.parent.mkdir(parents=True, exist_ok=True)
+        write_report(report, view, found, keys_left, NOTE)
+        summary = summarise(view, found, keys_left, report)
+        if options.json_path is not None:
+            options.json_path.write_text(json.dumps(summary, indent=2) + "\n")
+        self.screen.close()
+        self.screen.say(f"\n{told(summary)}")
+        return 0 if found.clean and view.outcome is Outcome.COMPLETED else 1
 
 
 def _environment(settings: ProcessSettings) -> dict[str, str]:
@@ -138,56 +211,3 @@ def _environment(settings: ProcessSettings) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def _finish(run: StartedRun, settings: ProcessSettings, options: Options, view: RunView, console: Console) -> int:
-    store = store_of(settings, run.rules.run, run.rules.max_payload_bytes)
-    found = audit_run(connection_of(settings), store)
-    report = options.state / "reports" / f"{run.rules.run}.html"
-    report.parent.mkdir(parents=True, exist_ok=True)
-    keys_left = store.count_keys()
-    write_report(report, view, found, keys_left, NOTE)
-    summary = summarise(view, found, keys_left)
-    if options.json_path is not None:
-        options.json_path.write_text(json.dumps(summary, indent=2) + "\n")
-    _print(summary, view, report, console)
-    return 0 if found.clean and view.outcome == "completed" else 1
-
-
-def summarise(view: RunView, found: Audit, keys_left: int) -> dict[str, Any]:
-    """What `--json` writes."""
-    first, last = view.progress.first_evaluation, view.progress.last_evaluation
-    return {
-        "run": view.run,
-        "seed": view.seed,
-        "outcome": str(view.outcome),
-        "steps": view.step,
-        "accuracy_before": first.accuracy if first else None,
-        "accuracy_after": last.accuracy if last else None,
-        "groups": view.groups.opened,
-        "accepted": view.groups.accepted,
-        "rejected": dict(view.groups.rejected),
-        "replacements": view.groups.replacements,
-        "keys_left": keys_left,
-        "training_seconds": round(sum(row.seconds for row in view.progress.batches), 1),
-        "audit": "clean" if found.clean else list(found.violations),
-    }
-
-
-def _print(summary: dict[str, Any], view: RunView, report: Path, console: Console) -> None:
-    before, after = summary["accuracy_before"], summary["accuracy_after"]
-    accuracy = f"{before:.1%} → {after:.1%}" if before is not None and after is not None else "not measured"
-    rejected = sum(view.groups.rejected.values())
-    audit = summary["audit"]
-    console.print(
-        f"\n[bold]{view.outcome}[/] after {summary['steps']} steps in {summary['training_seconds']:.0f} s of training\n"
-        f"  held-out accuracy  {accuracy}\n"
-        f"  groups             {summary['groups']} opened, {summary['accepted']} accepted, {rejected} rejected, "
-        f"{summary['replacements']} replacements\n"
-        f"  payloads left      {summary['keys_left']} keys\n"
-        f"  audit              {audit if audit == 'clean' else f'{len(audit)} violations'}\n"
-        f"  report             {report}",
-        highlight=False,
-    )
-    for violation in audit if audit != "clean" else ():
-        console.print(f"  [red]{violation}", highlight=False)

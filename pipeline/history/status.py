@@ -11,13 +11,16 @@ from pipeline.history.watch import TOPICS
 from pipeline.log.admin import committed_offsets
 from pipeline.log.client import Connection
 from pipeline.log.codec import Poison
-from pipeline.log.reader import end_offsets, read_topic
+from pipeline.log.reader import read_topic, watermarks
+from pipeline.log.topics import topic_name
 from pipeline.store.payloads import PayloadStore
 
 
 def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict[str, Any]:
-    """Numbers of a run by name; `stages` has a row for each partition of each stage's input."""
+    """Numbers of a run by name; `stages` has a row for each partition of each stage's input, `problems` a sentence for
+    each that has a hole."""
     view = read_view(connection)
+    stages = lags(connection, rules)
     groups, first, last = view.groups, view.progress.first_evaluation, view.progress.last_evaluation
     return {
         "run": view.run,
@@ -39,7 +42,9 @@ def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict
         "failures": [note.text for note in view.failures],
         "payload_keys": store.count_keys(),
         "redis_used_bytes": store.used_bytes(),
-        "stages": lags(connection, rules),
+        "payload_budget": rules.payload_budget,
+        "problems": [text for row in stages if (text := problem(row, connection.run)) is not None],
+        "stages": stages,
     }
 
 
@@ -56,19 +61,37 @@ def read_view(connection: Connection) -> RunView:
 
 
 def lags(connection: Connection, rules: Rules) -> list[dict[str, Any]]:
-    """Committed and last offsets by stage and partition. A lag of 1 or 2 may be a transaction's marker."""
+    """What is there, and what is handled, by stage and partition. A lag of 1 or 2 may be a transaction's marker."""
     rows = []
     for stage in StageName:
-        ends = end_offsets(connection, READS[stage], partitions(READS[stage], rules))
+        inputs = range(partitions(READS[stage], rules))
+        there = watermarks(connection, topic_name(connection.run, READS[stage]), inputs)
         for partition, committed in sorted(committed_offsets(connection, stage, rules).items()):
-            end = ends[partition]
+            first, end = there[partition]
             rows.append(
                 {
                     "stage": stage.value,
+                    "topic": READS[stage].value,
                     "partition": partition,
-                    "committed": committed,
+                    "first": first,
+                    "committed": committed if committed >= 0 else None,
                     "end": end,
                     "lag": end - committed if committed >= 0 else None,
                 }
             )
     return rows
+
+
+def problem(row: dict[str, Any], run: str) -> str | None:
+    """What keeps a stage from going on in a partition, and what to do."""
+    where = f"{row['stage']}: {row['topic']}/{row['partition']}"
+    if row["committed"] is None:
+        return f"{where}: its committed offset is gone; run tamis recover {run}"
+    if row["committed"] < row["first"]:
+        return (
+            f"{where}: {row['first'] - row['committed']} records from {row['committed']} on are gone before they were "
+            "handled; restore the topic from an archive"
+        )
+    if row["committed"] > row["end"]:
+        return f"{where}: it is handled up to {row['committed']} and ends at {row['end']}: the topic was made anew"
+    return None

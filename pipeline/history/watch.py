@@ -16,6 +16,7 @@ from pipeline.store.payloads import PayloadStore
 
 TOPICS = (Topic.LEDGER, Topic.GROUPS, Topic.DISCARDS, Topic.DROPS, Topic.DEAD_LETTERS)
 SAMPLE_S = 1.0
+JOIN_S = 2.0
 
 
 @dataclass(slots=True)
@@ -27,6 +28,8 @@ class Watch:
     view: RunView = field(default_factory=RunView)
     lock: threading.Lock = field(default_factory=threading.Lock)
     errors: list[Exception] = field(default_factory=list)
+    redis_problem: str | None = None
+    """Why Redis couldn't be asked a moment ago; the run waits meanwhile."""
     _stopped: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
@@ -39,10 +42,11 @@ class Watch:
             thread.start()
 
     def stop(self) -> None:
-        """No more changes after this."""
+        """No more changes after this, but of a thread that doesn't end within JOIN_S; it ends with the process."""
         self._stopped.set()
+        deadline = time.monotonic() + JOIN_S
         for thread in self._threads:
-            thread.join(5.0)
+            thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _follow(self, topic: Topic) -> None:
         try:
@@ -60,7 +64,9 @@ class Watch:
         while not self._stopped.wait(SAMPLE_S):
             try:
                 used, keys = self.store.used_bytes(), self.store.count_keys()
-            except StoreError:
+            except StoreError as error:
+                self.redis_problem = str(error)
                 continue
+            self.redis_problem = None
             with self.lock:
                 self.view.sample_redis(time.time_ns() // 1_000_000, used, keys)

@@ -3,3 +3,11 @@
 
 class LocalServicesError(Exception):
     """Kafka or Redis is not there and can't be started; the text says why and what to do."""
+
+    exit_code = 2
+
+
+class NothingListens(LocalServicesError):
+    """An address that was given accepts no connection."""
+
+    exit_code = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from .docker import KAFKA_IMAGE, REDIS_IMAGE, docker_kafka, docker_problem, docker_redis, image_problem
-from .errors import LocalServicesError
+from .errors import LocalServicesError, NothingListens
 from .files import locked, read_json, write_json
 from .jars import JAVA_AT_LEAST, jvm_problem
 from .kafka_broker import LocalKafka
@@ -115,9 +115,9 @@ def _answers(started: Started, state_dir: Path) -> bool:
 
 def _check_given(bootstrap: str | None, redis_url: str | None) -> None:
     if bootstrap and not kafka_listens(bootstrap):
-        raise LocalServicesError(f"Kafka at {bootstrap} accepts no connection; start it, or leave the address out")
+        raise NothingListens(f"Kafka at {bootstrap} accepts no connection; start it, or leave the address out")
     if redis_url and not redis_listens(redis_url):
-        raise LocalServicesError(f"Redis at {redis_url} accepts no connection; start it, or leave the address out")
+        raise NothingListens(f"Redis at {redis_url} accepts no connection; start it, or leave the address out")
 
 
 def _choose(kinds: Iterable[Kind], record: dict[Kind, Started], say: Say) -> dict[Kind, Backend]:

@@ -1,0 +1,5 @@
+"""`python -m pipeline.cli` is `tamis`."""
+
+from pipeline.cli import main
+
+main()

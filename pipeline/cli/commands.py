@@ -1,0 +1,71 @@
+"""All commands, and how they end: with a sentence and an exit code that say what to do, never with a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from pipeline.cli import looking, own_runs, services
+from pipeline.cli.common import STATE, fail
+from pipeline.config.errors import ConfigError
+from pipeline.demo.errors import DemoFailed
+from pipeline.local import LocalServicesError
+from pipeline.log.errors import LogError
+from pipeline.store.errors import StoreConfigError, StoreError
+
+HELP = """Tamis moves rollouts from generators to a trainer through a log that proves what happened to each of them.
+
+[bold]See it work:[/bold]  tamis demo
+
+[bold]A run of your own:[/bold]  tamis up, then tamis init CONFIG, then tamis consume STAGE for each stage (a process \
+each), then tamis status RUN. examples/jsonl.yaml is a configuration to start from.
+
+[bold]What happened, and why:[/bold]  tamis tail RUN shows the last decisions, tamis trace RUN GROUP tells the life of \
+one group, and tamis audit RUN checks them all."""
+
+EPILOG = """Addresses come from --bootstrap and --redis-url, else from TAMIS_BOOTSTRAP and TAMIS_REDIS_URL, else from \
+what tamis up started here. TAMIS_STATE names the folder of the latter (default: .tamis).
+
+Exit codes: 0 done, 1 the answer is no (an audit that isn't clean, a demo that failed), 2 something has to be changed \
+first, 3 Kafka or Redis doesn't answer."""
+
+app = typer.Typer(
+    name="tamis",
+    help=HELP,
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+services.add_to(app)
+own_runs.add_to(app)
+looking.add_to(app)
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Do what the command line says, and exit."""
+    sys.path.append(os.getcwd())  # where a person keeps the plugins that a configuration names
+    try:
+        app(None if arguments is None else list(arguments), prog_name="tamis")
+    except (StoreConfigError, ConfigError, FileNotFoundError, ValueError) as error:
+        fail(str(error), 2)
+    except LocalServicesError as error:
+        fail(str(error), error.exit_code)
+    except StoreError as error:
+        fail(str(error), 3)
+    except LogError as error:
+        fail(str(error), error.exit_code)
+    except DemoFailed as error:
+        fail(str(error), 1)
+    except OSError as error:
+        fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), 2)
+    except Exception as error:
+        STATE.mkdir(parents=True, exist_ok=True)
+        crash = STATE / "crash.txt"
+        crash.write_text(traceback.format_exc())
+        fail(f"{type(error).__name__}: {error}. That is a bug in Tamis; {crash} says where, please report it", 70)

@@ -1,0 +1,74 @@
+"""What the commands share: options, addresses, and how they speak."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from pipeline import local
+from pipeline.config import ProcessSettings, load_settings
+from pipeline.log.client import Connection
+
+STAGES = ("scheduler", "generator", "scorer", "assembler", "filter", "batcher", "trainer", "reaper", "monitor")
+STATE = Path(os.environ.get("TAMIS_STATE", ".tamis"))
+
+SEE, OWN, LOOK = "See it work", "A run of your own", "What happened, and why"
+
+Run = Annotated[str, typer.Argument(help="Name of the run (tamis runs lists them).", show_default=False)]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(help="Kafka's address, host:port. Default: TAMIS_BOOTSTRAP, or what `tamis up` started."),
+]
+RedisUrl = Annotated[str | None, typer.Option(help="Redis' URL. Default: TAMIS_REDIS_URL, or what `tamis up` started.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
+
+
+def settings_for(run: str | None, bootstrap: str | None, redis_url: str | None) -> ProcessSettings:
+    """Flags, else the environment, else what runs on this machine."""
+    found = load_settings(bootstrap=bootstrap, redis_url=redis_url, run=run)
+    given = found.redis_url.get_secret_value() if found.redis_url else None
+    complete = found.bootstrap is not None and given is not None
+    here = {} if complete else {s.kind: s.address for s, alive in local.status(STATE) if alive}
+    return load_settings(
+        bootstrap=found.bootstrap or here.get("kafka"),
+        redis_url=given or here.get("redis"),
+        run=run,
+        data_dir=os.environ.get("TAMIS_DATA_DIR") or STATE / "files",
+    )
+
+
+def connection_for(run: str, bootstrap: str | None) -> Connection:
+    """The log of a run."""
+    from pipeline.runs import connection_of
+
+    return connection_of(settings_for(run, bootstrap, None), run)
+
+
+def say(text: str, style: str = "") -> None:
+    """A text for people, on as many lines as it has: a terminal's width doesn't break it, nor do brackets in it."""
+    out.print(Text(text, style=style), soft_wrap=True)
+
+
+def caution(text: str) -> None:
+    """What can be done but probably isn't meant."""
+    err.print(Text.assemble(("caution: ", "bold yellow"), text), soft_wrap=True)
+
+
+def fail(text: str, code: int) -> NoReturn:
+    """End with a sentence that says what to do next."""
+    err.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+    raise SystemExit(code)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document."""
+    print(json.dumps(value, indent=2))

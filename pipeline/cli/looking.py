@@ -1,0 +1,141 @@
+"""Looking at runs. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.cli.common import (
+    LOOK,
+    AsJson,
+    Bootstrap,
+    RedisUrl,
+    Run,
+    connection_for,
+    fail,
+    out,
+    print_json,
+    say,
+    settings_for,
+)
+from pipeline.domain.topology import Topic
+
+TOPICS = ", ".join(topic.value for topic in Topic)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    for command in (runs, status, tail, trace, audit):
+        app.command(rich_help_panel=LOOK)(command)
+
+
+def runs(bootstrap: Bootstrap = None) -> None:
+    """List the runs on this Kafka."""
+    from pipeline.log.admin import list_runs
+
+    names = list_runs(connection_for("any", bootstrap))
+    say("\n".join(names) or "no runs; create one with tamis init, or try tamis demo")
+
+
+def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:
+    """How a run stands: steps, groups, stages with their lag, payloads in Redis."""
+    from pipeline.history.status import status_of
+    from pipeline.runs import connection_of, open_run, store_of
+
+    settings = settings_for(run, bootstrap, redis_url)
+    connection = connection_of(settings, run)
+    opened = open_run(connection)
+    found = status_of(connection, opened.rules, store_of(settings, run, opened.rules.max_payload_bytes))
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        if name not in ("stages", "problems"):
+            say(f"{name.replace('_', ' '):<18} {_words(value)}")
+    for problem in found["problems"]:
+        say(f"{'problem':<18} {problem}", "red")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("stage")
+    for column in ("partition", "committed", "end", "lag"):
+        table.add_column(column, justify="right")
+    for row in found["stages"]:
+        table.add_row(*(_words(row[column]) for column in ("stage", "partition", "committed", "end", "lag")))
+    out.print()
+    out.print(table)
+
+
+def tail(
+    run: Run,
+    topic: Annotated[str, typer.Argument(help=f"One of: {TOPICS}.")] = "ledger",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as records arrive.")] = False,
+    last: Annotated[int, typer.Option(help="Only the last so many; 0: all.", min=0)] = 20,
+    group: Annotated[str | None, typer.Option(help="Only records about this group.")] = None,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Print the records of a topic as JSON, one a line."""
+    from pipeline.history.tail import tail_lines
+
+    if topic not in {t.value for t in Topic}:
+        fail(f"there is no topic {topic!r}; expected one of: {TOPICS}", 2)
+    for text in tail_lines(connection_for(run, bootstrap), Topic(topic), follow=follow, last=last, group=group):
+        print(text, flush=follow)
+
+
+def trace(
+    run: Run,
+    group: Annotated[str, typer.Argument(help="Id of the group, such as 17@0.", show_default=False)],
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Tell the life of one group: what happened to it, when, and why."""
+    from pipeline.history.records import KafkaLog
+    from pipeline.history.trace import trace_run
+
+    told = trace_run(KafkaLog(connection_for(run, bootstrap)), group)
+    if not told:
+        fail(f"run {run} has no group {group}; tamis tail {run} shows its last ones", 2)
+    for line in told:
+        text = Text.assemble((f"{line.after_s:>9.3f} s  ", "dim"), line.text, (f"  {line.where}", "dim"))
+        out.print(text, soft_wrap=True)
+
+
+def audit(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:
+    """Check every invariant of a run, and that replay gives the recorded decisions. Exit code 1 if not."""
+    from pipeline.history.audit import audit_run
+    from pipeline.runs import connection_of, open_run, store_of
+
+    settings = settings_for(run, bootstrap, redis_url)
+    connection = connection_of(settings, run)
+    found = audit_run(connection, store_of(settings, run, open_run(connection).rules.max_payload_bytes))
+    if as_json:
+        print_json(
+            {"clean": found.clean, "violations": found.violations, "pending": found.pending, "checked": found.checked}
+        )
+    else:
+        for name, many in found.checked.items():
+            say(f"{name:<20} {many:>10,}")
+        for text in found.pending[:20]:
+            say(f"pending: {text}")
+        for text in found.violations[:50]:
+            say(text, "red")
+        say("clean" if found.clean else f"{len(found.violations)} violations", "" if found.clean else "bold red")
+    raise typer.Exit(0 if found.clean else 1)
+
+
+def _words(value: Any) -> str:
+    """A value as people read it."""
+    match value:
+        case None:
+            return "–"
+        case float():
+            return f"{value:.3f}"
+        case int():
+            return f"{value:,}"
+        case Mapping():
+            return ", ".join(f"{name} {many:,}" for name, many in sorted(value.items(), key=lambda r: -r[1])) or "–"
+        case list():
+            return "; ".join(map(str, value)) or "–"
+    return str(value)

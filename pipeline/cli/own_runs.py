@@ -1,0 +1,162 @@
+"""Making, running, stopping and deleting runs."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.cli.common import (
+    OWN,
+    STAGES,
+    AsJson,
+    Bootstrap,
+    RedisUrl,
+    Run,
+    caution,
+    connection_for,
+    fail,
+    print_json,
+    say,
+    settings_for,
+)
+from pipeline.config import DecisionConfig, cautions, load
+
+Config = Annotated[
+    Path, typer.Argument(help="YAML or TOML file; examples/ has one.", exists=True, dir_okay=False, show_default=False)
+]
+Override = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="key.path=value over the file's; may be repeated.", metavar="KEY=VALUE"),
+]
+
+config_app = typer.Typer(no_args_is_help=True, help="Look at a configuration without starting anything.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.add_typer(config_app, name="config", rich_help_panel=OWN)
+    for command in (init, consume, stop, recover, delete):
+        app.command(rich_help_panel=OWN)(command)
+
+
+@config_app.command("check")
+def check_config(config: Config, override: Override = None) -> None:
+    """Say whether a run can be made of a configuration, and what is probably not meant in it."""
+    decisions = _loaded(config, override)
+    say(f"{config}: a run called {decisions.run} can be made of it")
+
+
+@config_app.command("show")
+def show_config(config: Config, override: Override = None, as_json: AsJson = False) -> None:
+    """Print a configuration as it is understood, with every default."""
+    import yaml
+
+    tree = load(config, override or []).model_dump(mode="json")
+    if as_json:
+        print_json(tree)
+    else:
+        say(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True).rstrip())
+
+
+def init(config: Config, override: Override = None, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:
+    """Create a run: check its configuration, make its topics, and fix its decisions in the log for ever."""
+    from pipeline.runs import init_run, store_of
+
+    decisions = load(config, override or [])
+    settings = settings_for(decisions.run, bootstrap, redis_url)
+    store = store_of(settings, decisions.run, decisions.payload.max_bytes)
+    maxmemory = store.check_server().maxmemory
+    store.close()
+    for problem in cautions(decisions, maxmemory):
+        caution(str(problem))
+    run = init_run(decisions, settings)
+    name = run.rules.run
+    commands = "\n".join(f"  tamis consume {stage} --run {name}" for stage in STAGES)
+    say(
+        f"run {name} is created, configuration {run.started.config_hash[:12]}\n"
+        f"now start its processes, each by itself:\n{commands}\nand see how it goes: tamis status {name}"
+    )
+
+
+def consume(
+    stage: Annotated[str, typer.Argument(help=f"One of: {', '.join(STAGES)}.", show_default=False)],
+    run: Annotated[str | None, typer.Option(help="Name of the run. Default: TAMIS_RUN.")] = None,
+    slot: Annotated[
+        str | None, typer.Option(help="Its place among processes of the stage. Default: TAMIS_SLOT, or the host name.")
+    ] = None,
+    until_finished: Annotated[bool, typer.Option("--until-finished", help="End when the run is finished.")] = False,
+    bootstrap: Bootstrap = None,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Run one consumer in this process, until stopped. Start as many of a stage as you like, each with its own slot."""
+    if stage not in STAGES:
+        fail(f"there is no stage {stage!r}; expected one of: {', '.join(STAGES)}", 2)
+    settings = settings_for(run, bootstrap, redis_url)
+    environment = {
+        "TAMIS_BOOTSTRAP": settings.bootstrap,
+        "TAMIS_REDIS_URL": settings.redis_url.get_secret_value() if settings.redis_url else None,
+        "TAMIS_RUN": settings.run,
+        "TAMIS_SLOT": slot or settings.slot,
+        "TAMIS_DATA_DIR": str(settings.data_dir),
+    }
+    os.environ.update({name: value for name, value in environment.items() if value})
+    sys.argv[1:] = ["--until-finished"] if until_finished else []
+    runpy.run_module(f"consumers.{stage}", run_name="__main__", alter_sys=True)
+
+
+def stop(run: Run, bootstrap: Bootstrap = None) -> None:
+    """Ask a run to end in order: what is open is cancelled, a checkpoint is saved, every payload is dropped."""
+    from pipeline.domain import events as e
+    from pipeline.domain.topology import Output, Topic
+    from pipeline.log.facts import FactWriter
+    from pipeline.runs import open_run
+
+    connection = connection_for(run, bootstrap)
+    open_run(connection)
+    asked = e.StopRequested(os.environ.get("USER") or "command line", time.time_ns() // 1_000_000)
+    FactWriter(connection, "cli").write([Output(Topic.LEDGER, 0, asked)])
+    say(f"asked run {run} to stop; its scheduler answers with RunClosing (tamis tail {run})")
+
+
+def recover(run: Run, bootstrap: Bootstrap = None) -> None:
+    """Rebuild the committed offsets of a run whose consumer groups were deleted, from the log itself."""
+    from pipeline.log.recover import recover_run
+    from pipeline.runs import open_run
+
+    connection = connection_for(run, bootstrap)
+    for stage, offsets in recover_run(connection, open_run(connection).rules).items():
+        say(f"{stage}: {offsets}")
+
+
+def delete(
+    run: Run,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    bootstrap: Bootstrap = None,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Delete a run: its topics, its payloads, its policies and checkpoints. Stop its processes first."""
+    from pipeline.log.admin import delete_run
+    from pipeline.runs import connection_of, store_of
+
+    settings = settings_for(run, bootstrap, redis_url)
+    if not yes:
+        typer.confirm(f"Delete run {run} for ever, its log included?", abort=True)
+    topics = delete_run(connection_of(settings, run))
+    store = store_of(settings, run, 1)
+    keys = sum(store.drop(found) for found in store.scan())
+    shutil.rmtree(settings.data_dir / run, ignore_errors=True)
+    say(f"deleted {topics} topics and {keys} payloads of run {run}" if topics else f"there is no run {run}")
+
+
+def _loaded(config: Path, override: list[str] | None) -> DecisionConfig:
+    decisions = load(config, override or [])
+    for problem in cautions(decisions):
+        caution(str(problem))
+    return decisions

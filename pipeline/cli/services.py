@@ -1,0 +1,75 @@
+"""The demo, and Kafka and Redis on this machine."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline import local
+from pipeline.cli.common import SEE, STATE, Bootstrap, RedisUrl, err, fail, out, say
+from pipeline.config import load_settings
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    for command in (demo, up, down):
+        app.command(rich_help_panel=SEE)(command)
+
+
+def demo(
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of everything: prompts, policy, sampling.", min=0, show_default="1")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps.", min=1, show_default="120")] = None,
+    no_filter: Annotated[bool, typer.Option("--no-filter", help="Train on groups of equal rewards too.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the last demo where it was.")] = False,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write the result there.", dir_okay=False, writable=True)
+    ] = None,
+    bootstrap: Bootstrap = None,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Watch a small policy learn to sort: every process on this machine, an audit and a report at the end.
+
+    Ctrl-C stops it in order, and --resume goes on where it was. It starts Kafka and Redis where none is named, and
+    leaves them running: tamis down stops them.
+    """
+    from pipeline.demo.recipe import STEPS
+    from pipeline.demo.run import Options, run_demo
+
+    if resume and (seed is not None or steps is not None or no_filter):
+        fail("--resume goes on with the run as it was started: leave --seed, --steps and --no-filter out", 2)
+    named = load_settings(bootstrap=bootstrap, redis_url=redis_url)
+    options = Options(
+        state=STATE.absolute(),
+        seed=1 if seed is None else seed,
+        steps=steps or STEPS,
+        filtered=not no_filter,
+        resume=resume,
+        json_path=json_path,
+        bootstrap=named.bootstrap,
+        redis_url=named.redis_url.get_secret_value() if named.redis_url else None,
+    )
+    raise typer.Exit(run_demo(options, out))
+
+
+def up(
+    maxmemory: Annotated[int, typer.Option(help="Memory for Redis, MiB.", min=16)] = 1024,
+) -> None:
+    """Start Kafka and Redis on this machine, or find those that run; prints their addresses."""
+    services = local.ensure(STATE, redis_maxmemory=maxmemory << 20, say=lambda text: err.print(text, style="dim"))
+    say(f"export TAMIS_BOOTSTRAP={services.bootstrap}\nexport TAMIS_REDIS_URL={services.redis_url}")
+
+
+def down(
+    wipe: Annotated[bool, typer.Option("--wipe", help="Delete their data as well: all runs, all policies.")] = False,
+) -> None:
+    """Stop the Kafka and Redis that `up` or `demo` started; their data stays unless --wipe."""
+    stopped = local.down(STATE, wipe=wipe)
+    if wipe:
+        shutil.rmtree(STATE / "files", ignore_errors=True)
+        (STATE / "demo.json").unlink(missing_ok=True)
+    say("\n".join(f"stopped {name}" for name in stopped) or "nothing was running")
