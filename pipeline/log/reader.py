@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,14 @@ from pipeline.log.topics import topic_name
 
 TIMEOUT_S: Final = 30.0
 BATCH: Final = 4_000
+LEADERLESS: Final = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +114,27 @@ def watermarks(connection: Connection, topic: str, partitions: Sequence[int]) ->
     try:
         found = {}
         for partition in partitions:
-            ends = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
-            if ends is None:
-                raise Unreachable(f"the ends of {topic}/{partition} did not come within {TIMEOUT_S:g} s")
-            found[partition] = ends
+            found[partition] = _ends(consumer, TopicPartition(topic, partition))
         return found
     finally:
         consumer.close()
+
+
+def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Asked again while the partition has no leader: it was made a moment ago, or its broker has just started."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            ends = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.code() not in LEADERLESS or time.monotonic() > deadline:
+                raise Unreachable(f"the ends of {place.topic}/{place.partition}: {reason.str()}") from error
+            time.sleep(0.05)
+            continue
+        if ends is None:
+            raise Unreachable(f"the ends of {place.topic}/{place.partition} did not come within {TIMEOUT_S:g} s")
+        return ends
 
 
 def _assign(
