@@ -19,7 +19,7 @@ from .settings import Chaos, Setup
 IDLE_TICKS = 400
 """Ticks in a row, with nobody else having anything to do, after which a run is called stuck."""
 
-MOST_TURNS = 60_000
+MOST_TURNS = 30_000
 
 
 class Process(Protocol):
