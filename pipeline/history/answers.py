@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from pipeline.domain.topology import Topic
-from pipeline.log.cause import parse_cause
+from pipeline.domain.topology import StageName, Topic
+from pipeline.log.cause import Cause, parse_cause
 from pipeline.log.reader import Record
 
 _CHUNK: Final = 4096
@@ -101,8 +101,14 @@ class Answers:
         lane.last = max(lane.last, cause.offset)
         if record.timestamp_ms < self._settled_before_ms:
             lane.settled = max(lane.settled, cause.offset)
-        free = lane.claim(cause.offset, cause.index)
+        free = lane.claim(cause.offset, cause.index) or _may_come_again(cause, record)
         return None if free else f"cause: {where} has the same as another record: {text}"
+
+
+def _may_come_again(cause: Cause, record: Record) -> bool:
+    """After a crash a generator does the slots of a prompt again that was not done: these are other facts, and one of
+    them is discarded."""
+    return cause.stage == StageName.GENERATOR and record.key is not None
 
 
 def digest(index: int, topic: Topic, partition: int, key: bytes | None, value: bytes) -> int:

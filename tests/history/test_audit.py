@@ -190,6 +190,11 @@ def test_a_doubled_record_breaks_i6_and_has_no_cause_of_its_own(drive: Drive, ch
     assert {"I6", "cause"} <= names(found)
 
 
+def test_a_slot_that_a_generator_does_again_may_have_the_same_cause(drive: Drive, check: Check, find: Find) -> None:
+    record = find(e.ResponseGenerated)
+    assert "cause" not in names(check(with_copy(drive, record, record.cause or "")))
+
+
 def test_a_fact_written_twice_has_no_cause_of_its_own(drive: Drive, check: Check, find: Find) -> None:
     record = find(e.Tick, lambda tick: tick.run_ms is None)
     found = check([*drive.records, replace(record, offset=10**6)])
