@@ -39,8 +39,9 @@ def _no_facts() -> Sequence[Output]:
 class Hooks:
     """`before_commit` gets a transaction's outputs before it begins: its effects must be such that doing them twice is
     doing them once. `facts` gives outputs that no record caused; each is written once. `assigned` gets the partitions
-    when their states are ready, `dropped` is called when they are given up, `finished` after the commit that passes
-    RunFinished on in all of them. `heartbeat` is called at every turn, at least about twice a second."""
+    when their states are ready, `dropped` is called when they are given up. `finished` is called after the commit that
+    passes RunFinished on in all of them, or instead of `assigned` if that was done before. `heartbeat` is called at
+    every turn, at least about twice a second."""
 
     before_commit: Callable[[Sequence[Output]], None] = _nothing
     facts: Callable[[], Sequence[Output]] = _no_facts

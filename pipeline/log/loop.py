@@ -188,10 +188,10 @@ class Loop:
             positions={lane.partition: lane.position for lane in self._lanes.values()},
             seconds=round(time.perf_counter() - started, 3),
         )
-        if self._lanes:
-            self._hooks.assigned(sorted(self._lanes))
         if self._passed_on:
             self._hooks.finished()
+        elif self._lanes:
+            self._hooks.assigned(sorted(self._lanes))
 
     def _keep_alive(self) -> None:
         self._hooks.heartbeat()

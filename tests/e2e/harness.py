@@ -273,7 +273,7 @@ class Run:
         self.read_to_end()
         records = (record for records in self.log.values() for record in records)
         found = audit(MemoryLog(records), self.started.started, Members(), self.store)
-        assert found.violations == []
+        assert not found.violations, "\n".join(found.violations)
         assert found.drained and found.pending == []
         assert found.checked["inputs replayed"] > 0
         versions = [event.version for event in self.events(e.BatchTrained)]

@@ -65,9 +65,11 @@ class Numbers:
 class Dice:
     """An engine whose answers follow from the request. A prompt's plan says how its group turns out:
 
-    mixed: every second answer is right; constant: none is; large: mixed, in a payload of `large` tokens; cancel: slot 0
-    is cancelled by the engine in its first round; nan, null, positive, ragged: so are the log-probabilities of slot 0
-    in its first round. Options: `seconds` that a call takes, `tokens` of an answer, `large`, `batch`, `concurrency`.
+    mixed: every second answer is right. constant: none is. large: mixed, in a payload of `large` tokens. cancel: the
+    engine cancels slot 0 in its first round. nan, null, positive, ragged: so are the log-probabilities of slot 0 in its
+    first round. slow: its calls wait at the gate `slow`. half: that of slot 1 does.
+
+    Options: `seconds` that a call takes, `tokens` of an answer, `large`, `batch`, `concurrency`.
     """
 
     def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
@@ -80,13 +82,13 @@ class Dice:
         assert json.loads(path.read_text())["steps"] == version, "a policy is named by the steps that made it"
 
     async def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Sample]:
-        while held("generate"):
+        while held("generate") or (any(map(_is_slow, requests)) and held("slow")):
             await asyncio.sleep(PAUSE_S)
         await asyncio.sleep(self._seconds)
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: SampleRequest) -> Sample:
-        slot, round_ = (int(part) for part in request.response_id.partition("/")[2].split("."))
+        slot, round_ = _place(request)
         plan = request.metadata["plan"]
         count = self._large if plan == "large" else self._tokens
         ids = array("i", [request.seed % 1000 + i for i in range(count)])
@@ -97,6 +99,17 @@ class Dice:
             logprobs = _troubled(plan, logprobs)
         right = plan != "constant" and slot % 2 == 0
         return Sample(ids, logprobs, RIGHT if right else "wrong")
+
+
+def _place(request: SampleRequest) -> tuple[int, int]:
+    """Slot and round."""
+    slot, round_ = request.response_id.partition("/")[2].split(".")
+    return int(slot), int(round_)
+
+
+def _is_slow(request: SampleRequest) -> bool:
+    plan = request.metadata["plan"]
+    return plan == "slow" or (plan == "half" and _place(request)[0] == 1)
 
 
 def _troubled(plan: str, logprobs: array[float]) -> Any:
