@@ -65,14 +65,15 @@ def panel(view: RunView, standing: Standing, width: int) -> RenderableType:
     """The live screen for a terminal of this width."""
     inner = max(width - 6, 20)
     body = _starting(standing, inner) if not _begun(view) else _numbers(view, standing, inner)
-    return Panel(
+    shown = Panel(
         Group(_head(view, standing, inner), Text(), body),
-        title=Text.assemble("tamis ", (f"· {view.run} ", "dim")),
+        title=Text.assemble("tamis", (f" · {view.run}", "dim")),
         title_align="left",
         border_style="dim",
         padding=(1, 2),
         width=width,
     )
+    return Group(shown, Text())  # the cursor stands on the last line, where a terminal echoes ^C
 
 
 def line(view: RunView, standing: Standing) -> str:
@@ -80,11 +81,11 @@ def line(view: RunView, standing: Standing) -> str:
     if not _begun(view):
         missing = f", waiting for {', '.join(standing.missing)}" if standing.missing else ""
         return f"{standing.since_s:.0f} s · {activity(view, standing)}{missing}"
-    last, redis = view.progress.batches.last, view.redis.last
+    last, redis, rewards = view.progress.batches.last, view.redis.last, _rewards(view)
     parts = [
         f"step {view.step}/{view.steps}",
         _left(view),
-        f"reward {_number(last.sampled_reward if last else None)}",
+        f"reward {_number(rewards[-1] if rewards else None)}",
         f"accuracy {_accuracy(view)}",
         f"open {view.groups.open_train + view.groups.open_eval}",
         f"accepted {view.groups.accepted}",
@@ -153,13 +154,13 @@ def _numbers(view: RunView, standing: Standing, inner: int) -> RenderableType:
 
 def _learning(view: RunView) -> Table:
     last = view.progress.batches.last
-    rewards = [row.sampled_reward for row in view.progress.batches if row.sampled_reward is not None]
+    rewards = _rewards(view)
     accuracies = [row.accuracy for row in view.progress.evaluations if row.accuracy is not None and not row.cut]
     staleness = f"{last.staleness_mean:.2f} versions" if last and last.staleness_mean is not None else "–"
     return _block(
         "LEARNING",
         [
-            ("reward", _number(last.sampled_reward if last else None)),
+            ("reward", _number(rewards[-1] if rewards else None)),
             ("", _spark(rewards)),
             ("accuracy", _accuracy(view)),
             ("", _spark(accuracies)),
@@ -195,6 +196,11 @@ def _payloads(view: RunView) -> Table:
             ("in Redis", _size(redis.used_bytes) if redis else "–"),
         ],
     )
+
+
+def _rewards(view: RunView) -> list[float]:
+    """Of every step before which any group was judged."""
+    return [row.sampled_reward for row in view.progress.batches if row.sampled_reward is not None]
 
 
 def _block(title: str, rows: Sequence[Row]) -> Table:

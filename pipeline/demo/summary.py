@@ -24,10 +24,20 @@ def summarise(view: RunView, found: Audit, keys_left: int, report: Path) -> dict
         "rejected": dict(view.groups.rejected),
         "replacements": view.groups.replacements,
         "keys_left": keys_left,
-        "training_seconds": round(sum(row.seconds for row in view.progress.batches), 1),
+        "training_seconds": round(training_seconds(view), 1),
         "audit": "clean" if found.clean else list(found.violations),
         "report": str(report),
     }
+
+
+def training_seconds(view: RunView) -> float:
+    """From the opening of the first training group to the last step, without the pauses between."""
+    rows = list(view.progress.batches)
+    if not rows:
+        return 0.0
+    begin_ms, end_ms = rows[0].at_ms - rows[0].seconds * 1000, rows[-1].at_ms
+    pauses_ms = sum(max(min(gap.end_ms, end_ms) - max(gap.start_ms, begin_ms), 0) for gap in view.gaps)
+    return (end_ms - begin_ms - pauses_ms) / 1000
 
 
 def told(summary: dict[str, Any]) -> str:

@@ -127,7 +127,8 @@ class RunView:
     def _on_ledger(self, at_ms: int, event: e.Event) -> None:
         if self._ledger_ms is not None and at_ms - self._ledger_ms >= GAP_MS:
             self.gaps.append(Gap(self._ledger_ms, at_ms))
-        self._ledger_ms = max(at_ms, self._ledger_ms or 0)
+        if not isinstance(event, e.RunStarted):  # a run that was made and not yet begun isn't paused
+            self._ledger_ms = max(at_ms, self._ledger_ms or 0)
         match event:
             case e.RunStarted():
                 self.run, self.rules, self.started_ms = event.run, rules_of(event.config), at_ms
