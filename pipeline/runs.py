@@ -18,6 +18,7 @@ from pipeline.config import (
     source_hashes,
 )
 from pipeline.config.errors import ConfigError
+from pipeline.domain.evaluation import plan
 from pipeline.domain.events import RunStarted
 from pipeline.domain.rules import DECISION_VERSIONS, Rules, rules_of
 from pipeline.domain.topology import Output, Topic
@@ -76,6 +77,9 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
     if eval_prompts is not None:
         check_source(config, eval_prompts, "eval_prompts")
     text = canonical(config)
+    rules = rules_of(text)
+    if eval_prompts is not None and rules.evaluation.every:
+        _check_eval_prompts(eval_prompts, rules)
     started = RunStarted(
         run=config.run,
         config=text,
@@ -91,10 +95,23 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
         at=time.time_ns() // 1_000_000,
     )
     connection = connection_of(settings, config.run)
-    rules = rules_of(text)
     create_run(connection, rules)
     FactWriter(connection, "init").write([Output(Topic.LEDGER, 0, started)])
     return StartedRun(started, config, rules)
+
+
+def _check_eval_prompts(source: PromptSource, rules: Rules) -> None:
+    """An evaluation asks all of its prompts, so each must be one that can be issued. Raises ConfigError."""
+    from pipeline.prompts.feed import Feed
+
+    feed = Feed(source, rules)
+    for domain, ordinal in plan(rules, feed, tuple(source.domains())):
+        found = feed.at(domain, ordinal, 0)
+        if found.problem is not None:
+            message = (
+                f"prompt {found.id} of domain {domain} is too long: {found.problem}; shorten it, or raise the limit"
+            )
+            raise ConfigError.of("eval_prompt_too_long", message, ("eval_prompts",))
 
 
 def _sizes(source: PromptSource) -> dict[str, int]:

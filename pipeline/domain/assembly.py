@@ -90,7 +90,7 @@ class Assembler:
             return
         slot = group.slots[event.slot] if 0 <= event.slot < len(group.slots) else None
         if slot is None or event.round != slot.round or slot.state is SlotState.ANSWERED:
-            yield self._discard(state, event, DiscardReason.DUPLICATE)
+            yield self._discard(state, group.without_shared_payload(event), DiscardReason.DUPLICATE)
             return
         slot.state = SlotState.ANSWERED
         if event.discard is None or self._takes_failures(group, event):
@@ -177,7 +177,7 @@ class Assembler:
 
     def _close(self, state: Assembly, n: int, group: OpenGroup, at: int) -> Iterator[Output]:
         state.remove(n)
-        if group.unanswered():
+        if group.unanswered() or group.asked_again():
             yield Output(Topic.PROMPTS, state.partition, e.GroupClosed(group.opened.group_id, at))
 
     def _on_cancelled(self, state: Assembly, event: e.GroupCancelled) -> Iterator[Output]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pipeline.domain import events as e
@@ -47,6 +47,16 @@ class OpenGroup:
     def unanswered(self) -> list[int]:
         """Slots whose current round has no answer."""
         return [i for i, s in enumerate(self.slots) if s.state is not SlotState.ANSWERED]
+
+    def asked_again(self) -> bool:
+        """Whether a lease ran out: then a request for a slot may still wait at a generator, answered or not."""
+        return any(s.asked_again for s in self.slots)
+
+    def without_shared_payload(self, copy: e.ResponseScored) -> e.ResponseScored:
+        """The copy of a response that is a member: their payload is one, and stays."""
+        if copy.payload_key is None or all(m.payload_key != copy.payload_key for m in self.members):
+            return copy
+        return replace(copy, payload_key=None, payload_bytes=0)
 
     def missing(self) -> int:
         """Responses that the group lacks although nobody is asked for them."""

@@ -67,6 +67,14 @@ def test_a_second_copy_of_a_response_is_discarded_as_duplicate() -> None:
     assert discards(feed(scored("0@0/0.1"))) == [("0@0/0.1", DiscardReason.DUPLICATE)]
 
 
+def test_a_copy_that_names_a_members_payload_doesnt_have_it_dropped() -> None:
+    feed = assembling(by(), opened("0@0"))
+    feed(scored("0@0/0.1"))
+    (gone,) = feed(scored("0@0/0.1"))
+    assert isinstance(gone, e.ResponseDiscarded)
+    assert (gone.payload_key, gone.payload_bytes) == (None, 0)
+
+
 def test_a_response_of_another_round_or_slot_than_was_asked_is_a_duplicate() -> None:
     feed = assembling(by(), opened("0@0"))
     for other in ("0@0/0.2", "0@0/4.1", "0@0/-1.1"):
@@ -211,7 +219,8 @@ def test_a_silent_slot_costs_nothing_while_redundancy_covers_it() -> None:
 def test_a_response_that_comes_after_its_lease_still_counts() -> None:
     feed = assembling(by(), opened("0@0", 2))
     feed(scored("0@0/0.1"), tick(LEASE))
-    (group,) = feed(scored("0@0/1.1"))
+    (group, closed) = feed(scored("0@0/1.1"))
+    assert isinstance(closed, e.GroupClosed)  # the second request may still wait at a generator
     assert isinstance(group, e.GroupAssembled)
 
 
