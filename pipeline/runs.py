@@ -47,9 +47,14 @@ class StartedRun:
 def connection_of(settings: ProcessSettings, run: str | None = None) -> Connection:
     """Where the log is. ConfigError if the settings don't say."""
     name = run or settings.run
-    if settings.bootstrap is None or name is None:
-        missing = "TAMIS_BOOTSTRAP (--bootstrap)" if settings.bootstrap is None else "TAMIS_RUN (--run)"
-        raise ConfigError.of("not_set", "is not set; `tamis up` starts Kafka and Redis here and says it", where=missing)
+    if name is None:
+        raise ConfigError.of("not_set", "is not set; expected the name of a run", where="TAMIS_RUN (--run)")
+    if settings.bootstrap is None:
+        raise ConfigError.of(
+            "not_set",
+            "is not set; expected Kafka's host:port, such as `tamis up` starts here",
+            where="TAMIS_BOOTSTRAP (--bootstrap)",
+        )
     return Connection(settings.bootstrap, name, settings.slot, settings.kafka)
 
 
@@ -59,7 +64,9 @@ def store_of(settings: ProcessSettings, run: str, max_payload_bytes: int) -> Pay
 
     if settings.redis_url is None:
         raise ConfigError.of(
-            "not_set", "is not set; expected redis://host:port/0", where="TAMIS_REDIS_URL (--redis-url)"
+            "not_set",
+            "is not set; expected redis://host:port/0, such as `tamis up` starts here",
+            where="TAMIS_REDIS_URL (--redis-url)",
         )
     return PayloadStore(settings.redis_url.get_secret_value(), run, max_payload_bytes=max_payload_bytes)
 

@@ -15,6 +15,7 @@ from pipeline.config.errors import ConfigError
 from pipeline.demo.errors import DemoFailed
 from pipeline.local import LocalServicesError
 from pipeline.log.errors import LogError
+from pipeline.process import configure_logs
 from pipeline.store.errors import StoreConfigError, StoreError
 
 HELP = """Tamis moves rollouts from generators to a trainer through a log that proves what happened to each of them.
@@ -49,6 +50,7 @@ looking.add_to(app)
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Do what the command line says, and exit."""
+    configure_logs("error")
     sys.path.append(os.getcwd())  # where a person keeps the plugins that a configuration names
     try:
         app(None if arguments is None else list(arguments), prog_name="tamis")

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from pipeline import local
 from pipeline.config import ProcessSettings, load_settings
+from pipeline.local.probe import kafka_listens, redis_listens
 from pipeline.log.client import Connection
 
 STAGES = ("scheduler", "generator", "scorer", "assembler", "filter", "batcher", "trainer", "reaper", "monitor")
@@ -32,25 +33,37 @@ out = Console(highlight=False, emoji=False)
 err = Console(stderr=True, highlight=False, emoji=False)
 
 
-def settings_for(run: str | None, bootstrap: str | None, redis_url: str | None) -> ProcessSettings:
-    """Flags, else the environment, else what runs on this machine."""
+def settings_for(
+    run: str | None, bootstrap: str | None, redis_url: str | None, needs_redis: bool = True
+) -> ProcessSettings:
+    """Flags, else the environment, else what runs on this machine. Ends with a sentence if nothing listens there: a
+    client would only wait."""
     found = load_settings(bootstrap=bootstrap, redis_url=redis_url, run=run)
     given = found.redis_url.get_secret_value() if found.redis_url else None
     complete = found.bootstrap is not None and given is not None
     here = {} if complete else {s.kind: s.address for s, alive in local.status(STATE) if alive}
-    return load_settings(
+    settings = load_settings(
         bootstrap=found.bootstrap or here.get("kafka"),
         redis_url=given or here.get("redis"),
         run=run,
         data_dir=os.environ.get("TAMIS_DATA_DIR") or STATE / "files",
     )
+    if settings.bootstrap is not None and not kafka_listens(settings.bootstrap):
+        fail(_silent("Kafka", settings.bootstrap, "--bootstrap (TAMIS_BOOTSTRAP)"), 3)
+    if needs_redis and settings.redis_url and not redis_listens(settings.redis_url.get_secret_value()):
+        fail(_silent("Redis", settings.redis_address(), "--redis-url (TAMIS_REDIS_URL)"), 3)
+    return settings
 
 
 def connection_for(run: str, bootstrap: str | None) -> Connection:
     """The log of a run."""
     from pipeline.runs import connection_of
 
-    return connection_of(settings_for(run, bootstrap, None), run)
+    return connection_of(settings_for(run, bootstrap, None, needs_redis=False), run)
+
+
+def _silent(what: str, address: str | None, option: str) -> str:
+    return f"{what} at {address} accepts no connection; start it, start one here with `tamis up`, or correct {option}"
 
 
 def say(text: str, style: str = "") -> None:

@@ -114,6 +114,8 @@ class Demo:
                 self.screen.close()
                 say(self.advice)
                 raise
+            except DemoFailed as error:
+                raise DemoFailed(f"{error}\nonce that is mended, {GO_ON}") from error
         code = self._finish(run, settings, view)
         if options.bootstrap is None or options.redis_url is None:
             say("\nKafka and Redis were left running; stop them with: tamis down   (make down)", "dim")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +24,7 @@ TRANSACTION_TIMEOUT_MS: Final = 5_000
 SESSION_TIMEOUT_MS: Final = 6_000
 READERS: Final = f"{PREFIX}.readers"
 """The group that readers outside any group give as theirs; nothing is committed for it."""
+QUIET_S: Final = 10.0
 log = structlog.get_logger(__name__)
 
 Settings = dict[str, Any]
@@ -53,7 +55,7 @@ def base_settings(connection: Connection) -> Settings:
     return {
         "bootstrap.servers": connection.bootstrap,
         "error_cb": _log_error,
-        "log_level": 3,
+        "log_level": 2,  # what it would print goes to _log_error as well
         "reconnect.backoff.max.ms": 1_000,
         "topic.metadata.propagation.max.ms": 5_000,
         **connection.security,
@@ -146,6 +148,13 @@ def admin_client(connection: Connection) -> AdminClient:
     return AdminClient(base_settings(connection))
 
 
+_logged: dict[str, float] = {}
+
+
 def _log_error(error: KafkaError) -> None:
-    """Errors of the client as a whole; those that matter come back from the call that they break."""
-    log.warning("kafka", error=error.str(), code=error.name())
+    """Errors of the client as a whole; those that matter come back from the call that they break. While a broker is
+    away they come many times a second: each kind is logged once in QUIET_S."""
+    now = time.monotonic()
+    if now - _logged.get(error.name(), -QUIET_S) >= QUIET_S:
+        _logged[error.name()] = now
+        log.warning("kafka", error=error.str(), code=error.name())
