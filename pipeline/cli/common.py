@@ -21,12 +21,17 @@ STATE = Path(os.environ.get("TAMIS_STATE", ".tamis"))
 
 SEE, OWN, LOOK = "See it work", "A run of your own", "What happened, and why"
 
-Run = Annotated[str, typer.Argument(help="Name of the run (tamis runs lists them).", show_default=False)]
+Run = Annotated[str, typer.Argument(help="Name of the run (tamis runs lists them).", show_default=False, metavar="RUN")]
 Bootstrap = Annotated[
     str | None,
-    typer.Option(help="Kafka's address, host:port. Default: TAMIS_BOOTSTRAP, or what `tamis up` started."),
+    typer.Option(
+        help="Kafka's address, host:port. Default: TAMIS_BOOTSTRAP, or what `tamis up` started.", metavar="ADDRESS"
+    ),
 ]
-RedisUrl = Annotated[str | None, typer.Option(help="Redis' URL. Default: TAMIS_REDIS_URL, or what `tamis up` started.")]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(help="Redis' URL. Default: TAMIS_REDIS_URL, or what `tamis up` started.", metavar="URL"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 out = Console(highlight=False, emoji=False)

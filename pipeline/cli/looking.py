@@ -70,10 +70,10 @@ def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis
 
 def tail(
     run: Run,
-    topic: Annotated[str, typer.Argument(help=f"One of: {TOPICS}.")] = "ledger",
+    topic: Annotated[str, typer.Argument(help=f"One of: {TOPICS}.", metavar="TOPIC")] = "ledger",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as records arrive.")] = False,
-    last: Annotated[int, typer.Option(help="Only the last so many; 0: all.", min=0)] = 20,
-    group: Annotated[str | None, typer.Option(help="Only records about this group.")] = None,
+    last: Annotated[int, typer.Option(help="Only the last so many; 0: all.", min=0, metavar="N")] = 20,
+    group: Annotated[str | None, typer.Option(help="Only records about this group.", metavar="GROUP")] = None,
     bootstrap: Bootstrap = None,
 ) -> None:
     """Print the records of a topic as JSON, one a line."""
@@ -87,7 +87,7 @@ def tail(
 
 def trace(
     run: Run,
-    group: Annotated[str, typer.Argument(help="Id of the group, such as 17@0.", show_default=False)],
+    group: Annotated[str, typer.Argument(help="Id of the group, such as 17@0.", show_default=False, metavar="GROUP")],
     bootstrap: Bootstrap = None,
 ) -> None:
     """Tell the life of one group: what happened to it, when, and why."""

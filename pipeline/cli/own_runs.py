@@ -29,7 +29,10 @@ from pipeline.cli.common import (
 from pipeline.config import DecisionConfig, cautions, load
 
 Config = Annotated[
-    Path, typer.Argument(help="YAML or TOML file; examples/ has one.", exists=True, dir_okay=False, show_default=False)
+    Path,
+    typer.Argument(
+        help="YAML or TOML file; examples/ has one.", exists=True, dir_okay=False, show_default=False, metavar="CONFIG"
+    ),
 ]
 Override = Annotated[
     list[str] | None,
@@ -86,10 +89,13 @@ def init(config: Config, override: Override = None, bootstrap: Bootstrap = None,
 
 
 def consume(
-    stage: Annotated[str, typer.Argument(help=f"One of: {', '.join(STAGES)}.", show_default=False)],
-    run: Annotated[str | None, typer.Option(help="Name of the run. Default: TAMIS_RUN.")] = None,
+    stage: Annotated[str, typer.Argument(help=f"One of: {', '.join(STAGES)}.", show_default=False, metavar="STAGE")],
+    run: Annotated[str | None, typer.Option(help="Name of the run. Default: TAMIS_RUN.", metavar="RUN")] = None,
     slot: Annotated[
-        str | None, typer.Option(help="Its place among processes of the stage. Default: TAMIS_SLOT, or the host name.")
+        str | None,
+        typer.Option(
+            help="Its place among processes of the stage. Default: TAMIS_SLOT, or the host name.", metavar="SLOT"
+        ),
     ] = None,
     until_finished: Annotated[bool, typer.Option("--until-finished", help="End when the run is finished.")] = False,
     bootstrap: Bootstrap = None,

@@ -21,21 +21,23 @@ def add_to(app: typer.Typer) -> None:
 
 def demo(
     seed: Annotated[
-        int | None, typer.Option(help="Seed of everything: prompts, policy, sampling.", min=0, show_default="1")
+        int | None, typer.Option(help="Seed of everything: prompts, policy, sampling. Default: 1.", min=0, metavar="N")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps.", min=1, show_default="120")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps. Default: 120.", min=1, metavar="N")] = None,
     no_filter: Annotated[bool, typer.Option("--no-filter", help="Train on groups of equal rewards too.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last demo where it was.")] = False,
     json_path: Annotated[
-        Path | None, typer.Option("--json", help="Write the result there.", dir_okay=False, writable=True)
+        Path | None,
+        typer.Option("--json", help="Write the result there.", dir_okay=False, writable=True, metavar="PATH"),
     ] = None,
     bootstrap: Bootstrap = None,
     redis_url: RedisUrl = None,
 ) -> None:
     """Watch a small policy learn to sort: every process on this machine, an audit and a report at the end.
 
-    Ctrl-C stops it in order, and --resume goes on where it was. It starts Kafka and Redis where none is named, and
-    leaves them running: tamis down stops them.
+    Ctrl-C stops it in order, and --resume goes on where it was.
+
+    Kafka and Redis are started where none is named, and left running: tamis down stops them.
     """
     from pipeline.demo.recipe import STEPS
     from pipeline.demo.run import Options, run_demo
@@ -57,7 +59,7 @@ def demo(
 
 
 def up(
-    maxmemory: Annotated[int, typer.Option(help="Memory for Redis, MiB.", min=16)] = 1024,
+    maxmemory: Annotated[int, typer.Option(help="Memory for Redis, MiB.", min=16, metavar="N")] = 1024,
 ) -> None:
     """Start Kafka and Redis on this machine, or find those that run; prints their addresses."""
     services = local.ensure(STATE, redis_maxmemory=maxmemory << 20, say=lambda text: err.print(text, style="dim"))

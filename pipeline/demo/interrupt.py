@@ -64,8 +64,7 @@ def supervise(work: Callable[[Stopping], int], at_once: Callable[[], None]) -> i
         except BaseException as error:
             errors.append(error)
 
-    for number in SIGNALS:
-        signal.signal(number, lambda signum, frame: received.append(signum))
+    before = {n: signal.signal(n, lambda signum, frame: received.append(signum)) for n in SIGNALS}
     thread = threading.Thread(target=do, name="demo", daemon=True)
     thread.start()
     patient_until = None
@@ -78,6 +77,8 @@ def supervise(work: Callable[[Stopping], int], at_once: Callable[[], None]) -> i
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(128 + received[0])  # the thread may be anywhere: nothing of it is waited for
+    for number, handler in before.items():
+        signal.signal(number, handler)
     if received and (not errors or isinstance(errors[0], Interrupted)):
         return codes[0] if codes else 128 + received[0]
     if errors:

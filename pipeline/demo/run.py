@@ -68,6 +68,8 @@ def run_demo(options: Options, console: Console) -> int:
         return supervise(demo.run, demo.end_at_once)
     finally:
         demo.screen.close()
+        if demo.lock is not None:
+            demo.lock.close()
 
 
 @dataclass(slots=True)

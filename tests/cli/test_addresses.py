@@ -1,0 +1,97 @@
+"""Where Kafka or Redis doesn't answer, a command says so within seconds, and what to do next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.local import LocalRedis, Services
+
+from .conftest import Tamis
+
+MIB = 1024**2
+NOBODY = "127.0.0.1:1"
+"""A port that nothing listens at."""
+KAFKA = f"error: Kafka at {NOBODY} accepts no connection; start it, start one here with `tamis up`, or correct"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs",),
+        ("status", "first"),
+        ("tail", "first"),
+        ("trace", "first", "1@0"),
+        ("audit", "first"),
+        ("stop", "first"),
+        ("recover", "first"),
+        ("delete", "first", "--yes"),
+        ("consume", "scheduler", "--run", "first"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_kafka_that_is_not_there_is_said_at_once(offline: Tamis, words: tuple[str, ...]) -> None:
+    began = time.monotonic()
+    answer = offline(*words, "--bootstrap", NOBODY)
+    assert answer.code == 3
+    assert answer.err == f"{KAFKA} --bootstrap (TAMIS_BOOTSTRAP)\n"
+    assert time.monotonic() - began < 10
+
+
+def test_init_needs_kafka_and_redis(
+    offline: Tamis, write: Callable[..., Path], services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write()
+    answer = offline("init", path, "--bootstrap", NOBODY, "--redis-url", services.redis_url)
+    assert (answer.code, answer.err.startswith(KAFKA)) == (3, True)
+    monkeypatch.setenv("TAMIS_REDIS_URL", f"redis://:secret@{NOBODY}/0")
+    answer = offline("init", path, "--bootstrap", services.bootstrap)
+    assert answer.code == 3
+    assert answer.err.startswith(f"error: Redis at redis://***@{NOBODY}/0 accepts no connection; start it")
+    assert "TAMIS_REDIS_URL" in answer.err
+
+
+@pytest.mark.parametrize("option", ["--bootstrap", "--redis-url"])
+def test_the_demo_does_not_start_without_the_services_that_it_is_given(
+    offline: Tamis, services: Services, option: str
+) -> None:
+    given = {"--bootstrap": services.bootstrap, "--redis-url": services.redis_url}
+    given[option] = NOBODY if option == "--bootstrap" else f"redis://{NOBODY}/0"
+    answer = offline("demo", *[word for pair in given.items() for word in pair])
+    assert answer.code == 3
+    assert "accepts no connection; start it, or leave the address out" in answer.err
+
+
+def test_no_address_at_all_is_said_with_the_variable_and_the_option(offline: Tamis) -> None:
+    answer = offline("status", "first")
+    assert answer.code == 2
+    assert answer.err.startswith("error: TAMIS_BOOTSTRAP (--bootstrap): is not set; expected Kafka's host:port")
+
+
+def test_a_redis_that_may_lose_payloads_is_refused(
+    tamis: Tamis, write: Callable[..., Path], small_redis: Callable[..., LocalRedis], run_name: str
+) -> None:
+    address = small_redis(policy="allkeys-lru").address
+    answer = tamis("init", write(run=run_name), "--redis-url", address)
+    assert answer.code == 2
+    assert "has maxmemory-policy allkeys-lru and would lose payloads; expected noeviction" in answer.err
+    assert run_name not in tamis("runs").out.split()
+
+
+def test_a_payload_that_redis_could_never_take_is_a_caution(
+    tamis: Tamis, write: Callable[..., Path], small_redis: Callable[..., LocalRedis], run_name: str
+) -> None:
+    path = write(
+        run=run_name,
+        group_size=1,
+        domains={"a": {"quota": 1}},
+        filters={"default": [{"type": "no_filter"}]},
+        payload={"budget": "28MiB", "max": "28MiB"},
+    )
+    answer = tamis("init", path, "--redis-url", small_redis(maxmemory=64 * MIB).address)
+    assert answer.code == 0
+    assert f"caution: payload.max: is {28 * MIB}, more than 0.4 of Redis' maxmemory {64 * MIB}" in answer.err
+    assert answer.err.endswith("[payload_never_fits]\n")

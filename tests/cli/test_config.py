@@ -1,0 +1,125 @@
+"""A configuration that can't be used is refused before anything is made, with its place and what to write instead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.harness import BASE
+
+from .conftest import Tamis
+
+Write = Callable[..., Path]
+
+
+def problem(tamis: Tamis, path: Path, *words: str) -> str:
+    """The sentence that `init` refuses it with."""
+    answer = tamis("init", path, *words)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("error: ")
+    return answer.err.removeprefix("error: ").rstrip()
+
+
+def test_an_unknown_key_is_named_with_the_nearest_that_exists(offline: Tamis, write: Write) -> None:
+    path = write(gruop_size=4)
+    assert problem(offline, path).endswith(
+        "gruop_size: unknown key 'gruop_size'; did you mean 'group_size'? [unknown_key]"
+    )
+
+
+def test_a_wrong_type_is_named_with_its_line_its_value_and_what_is_expected(offline: Tamis, write: Write) -> None:
+    path = write(group_size="many")
+    line = path.read_text().splitlines().index("group_size: many") + 1
+    found = problem(offline, path)
+    assert found.startswith(f"{path}:{line}: group_size: is 'many'") and "expected" in found
+
+
+def test_every_problem_is_told_at_once(offline: Tamis, write: Write) -> None:
+    found = problem(offline, write(seed=-1, steps=0)).splitlines()
+    assert len(found) == 2
+    assert "seed: is -1; expected greater than or equal to 0" in found[0]
+    assert "steps: is 0; expected greater than or equal to 1" in found[1]
+
+
+def test_an_override_is_named_as_where_a_value_came_from(offline: Tamis, write: Write) -> None:
+    found = problem(offline, write(), "--set", "steps=none")
+    assert "steps=none" in found and "steps" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("assembly: {deadline: 12:30}", "assembly.deadline"),
+        ("starvation: no", "starvation: is 'no'"),
+        ("group_size: 010", "group_size: 010 begins with 0; write 10"),
+        ("filters: {default: [{type: zero_std, tol: .nan}]}", "tol: .nan is refused; expected a finite number"),
+    ],
+)
+def test_a_scalar_that_could_be_misread_is_refused_where_it_stands(
+    offline: Tamis, write: Write, text: str, said: str
+) -> None:
+    tree = {**BASE, "run": "first"}
+    tree.pop(text.partition(":")[0], None)
+    base = yaml.safe_dump(tree)
+    path = write(f"{base}{text}\n")
+    found = problem(offline, path)
+    assert said in found
+    assert found.startswith(f"{path}:{len(base.splitlines()) + 1}:")
+
+
+def test_numbers_are_understood_as_they_are_written(offline: Tamis, write: Write) -> None:
+    text = write(run="x", async_ratio=1, seed=7).read_text()
+    text = text.replace("async_ratio: 1", "async_ratio: 1e0").replace("seed: 7", "seed: 1_000").replace(
+        "run: x", "run: 2026_03_01"
+    )  # fmt: skip
+    path = write(text + "filters: {default: [{type: zero_std, tol: 1e-8}]}\nadvantages: {eps: 1e-4}\n")
+    shown = offline("config", "show", path, "--json")
+    tree = json.loads(shown.out)
+    assert shown.code == 0
+    assert (tree["run"], tree["seed"], tree["async_ratio"]) == ("2026_03_01", 1000, 1.0)
+    assert (tree["filters"]["default"][0]["tol"], tree["advantages"]["eps"]) == (1e-8, 1e-4)
+    assert "tol: 1.0e-08" in offline("config", "show", path).out
+
+
+def test_a_domain_called_on_stays_a_text(offline: Tamis, write: Write) -> None:
+    path = write(write(domains=None).read_text().replace("domains: null", "domains: {on: {quota: 2}}"))
+    assert list(json.loads(offline("config", "show", path, "--json").out)["domains"]) == ["on"]
+
+
+def test_a_good_configuration_is_called_good(offline: Tamis, write: Write) -> None:
+    answer = offline("config", "check", write())
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.endswith("run.yaml: a run called first can be made of it\n")
+
+
+def test_what_is_probably_not_meant_is_a_caution(offline: Tamis, write: Write) -> None:
+    path = write(group_size=1, filters={"default": [{"type": "no_filter"}]})
+    answer = offline("config", "check", path)
+    assert answer.code == 0
+    assert answer.err.startswith("caution: group_size: is 1: a group of one has no baseline")
+    assert answer.err.endswith("[no_baseline]\n")
+
+
+@pytest.mark.parametrize("value", ["True", "False"])
+def test_a_redis_url_that_decodes_replies_is_refused_by_the_options_name(
+    offline: Tamis, write: Write, value: str
+) -> None:
+    url = f"redis://:secret@127.0.0.1:6379/0?decode_responses={value}"
+    found = problem(offline, write(), "--redis-url", url)
+    assert found.startswith("--redis-url: the option decode_responses is refused: payloads are bytes")
+    assert "secret" not in found
+
+
+def test_a_file_that_is_no_yaml_is_refused_with_its_line(offline: Tamis, write: Write) -> None:
+    assert problem(offline, write("run: first\nsteps: ]\n")).startswith(f"{write('')}:2: ")
+
+
+def test_a_missing_file_is_named(offline: Tamis) -> None:
+    answer = offline("init", "nowhere.yaml")
+    assert answer.code == 2
+    assert "nowhere.yaml" in answer.err and "does not exist" in " ".join(answer.err.replace("│", " ").split())

@@ -1,0 +1,133 @@
+"""`tamis consume` as a process: it goes on past what can't be read, and stops where going on would be wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import urllib.request
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from pipeline.domain import events as e
+from pipeline.domain.topology import StageName, Topic
+from pipeline.log.admin import commit_offsets
+from pipeline.log.client import Connection, admin_client, fact_producer
+from pipeline.log.codec import MARKER
+from pipeline.log.reader import read_topic
+from pipeline.log.topics import topic_name
+
+from .conftest import Consumer, Tamis, eventually
+
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(240)]
+Consume = Callable[..., Consumer]
+
+
+def write(connection: Connection, topic: Topic, *values: bytes) -> None:
+    producer = fact_producer(connection)
+    for value in values:
+        producer.produce(topic_name(connection.run, topic), value, partition=0)
+    assert producer.flush(30) == 0
+
+
+def test_a_record_that_cannot_be_read_is_a_dead_letter_and_the_run_goes_on(
+    tamis: Tamis, created: Connection, consume: Consume
+) -> None:
+    write(created, Topic.ROLLOUTS, b"hello", b"\xc3")
+    assembler = consume("assembler", "--run", created.run)
+    letters = eventually(
+        lambda: found if len(found := tamis("tail", created.run, "dead-letters").out.splitlines()) == 2 else None,
+        "two dead letters",
+    )
+    assert [json.loads(line)["event"] for line in letters] == ["DeadLettered"] * 2
+    assert [json.loads(line)["offset"] for line in letters] == [0, 1]
+    status = json.loads(tamis("status", created.run, "--json").out)
+    assert status["dead_letters"] == {"no_marker": 1, "truncated": 1}
+    handled = {row["partition"]: row["committed"] for row in status["stages"] if row["stage"] == "assembler"}
+    assert handled == {0: 2, 1: 0}
+    assert assembler.process.poll() is None
+    assert assembler.end(signal.SIGINT) == 0
+    assert "Traceback" not in assembler.said()
+
+
+def test_an_unknown_schema_stops_it_with_the_coordinates(tamis: Tamis, created: Connection, consume: Consume) -> None:
+    write(created, Topic.ROLLOUTS, MARKER + b"12345678" + b"body")
+    assembler = consume("assembler", "--run", created.run)
+    assert assembler.wait() == 2
+    why = json.loads(assembler.said().splitlines()[-1])["why"]
+    assert "rollouts/0/0" in why and "3132333435363738" in why
+    assert tamis("tail", created.run, "dead-letters").out == ""
+
+
+def test_records_that_are_gone_before_they_were_handled_stop_it(
+    tamis: Tamis, created: Connection, consume: Consume
+) -> None:
+    name = topic_name(created.run, Topic.ROLLOUTS)
+    write(created, Topic.ROLLOUTS, *[b"hello"] * 10)
+    commit_offsets(created, StageName.ASSEMBLER, [TopicPartition(name, 0, 5), TopicPartition(name, 1, 0)])
+    admin = admin_client(created)
+    admin.delete_records([TopicPartition(name, 0, 8)])[TopicPartition(name, 0)].result(30)
+    assembler = consume("assembler", "--run", created.run)
+    assert assembler.wait() == 2
+    why = json.loads(assembler.said().splitlines()[-1])["why"]
+    assert "up to 5, but the first record there is 8: 3 records are gone" in why
+    problems = json.loads(tamis("status", created.run, "--json").out)["problems"]
+    gone = "assembler: rollouts/0: 3 records from 5 on are gone before they were handled"
+    assert problems == [f"{gone}; restore the topic from an archive"]
+    assert "problem            assembler: rollouts/0" in tamis("status", created.run).out
+
+
+def test_offsets_that_are_gone_stop_it_and_recover_brings_them_back(
+    tamis: Tamis, created: Connection, consume: Consume
+) -> None:
+    group = f"tamis.{created.run}.{StageName.BATCHER.value}"
+    admin = admin_client(created)
+    admin.delete_consumer_groups([group])[group].result(30)
+    batcher = consume("batcher", "--run", created.run)
+    assert batcher.wait() == 2
+    assert f"run tamis recover {created.run}" in json.loads(batcher.said().splitlines()[-1])["why"]
+    problems = json.loads(tamis("status", created.run, "--json").out)["problems"]
+    assert problems == [f"batcher: ledger/0: its committed offset is gone; run tamis recover {created.run}"]
+    assert tamis("recover", created.run).code == 0
+    assert json.loads(tamis("status", created.run, "--json").out)["problems"] == []
+
+
+def test_the_monitor_serves_metrics(created: Connection, consume: Consume) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monitor = consume("monitor", "--run", created.run, TAMIS_METRICS_PORT=str(port))
+
+    def scraped() -> str:
+        assert monitor.process.poll() is None, monitor.said()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    text = eventually(lambda: found if "tamis_steps 3.0" in (found := scraped()) else "", "the run's steps")
+    assert 'tamis_groups_rejected_total{reason="zero_std"} 0.0' in text
+    assert monitor.end(signal.SIGTERM) == 0
+
+
+def test_a_stage_that_does_not_exist_is_refused(tamis: Tamis) -> None:
+    answer = tamis("consume", "assember", "--run", "first")
+    assert answer.code == 2
+    assert answer.err.startswith("error: there is no stage 'assember'; expected one of: scheduler, generator")
+
+
+def test_a_run_must_be_named(consume: Consume) -> None:
+    scheduler = consume("scheduler")
+    assert scheduler.wait() == 2
+    why = json.loads(scheduler.said())["why"]
+    assert why == "TAMIS_RUN (--run): is not set; expected the name of a run [not_set]"
+
+
+def test_a_consumer_that_is_stopped_while_it_starts_leaves_no_traceback(created: Connection, consume: Consume) -> None:
+    trainer = consume("trainer", "--run", created.run)
+    assert trainer.end(signal.SIGINT) in (-signal.SIGINT, 0)
+    assert "Traceback" not in trainer.said()
+    assert [type(record.event()) for record in read_topic(created, Topic.LEDGER)] == [e.RunStarted]

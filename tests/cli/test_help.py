@@ -1,0 +1,70 @@
+"""The help teaches the flow, and every command that a sentence names is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from pipeline.cli.commands import app
+
+from .conftest import ROOT, Tamis
+
+COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
+NAMES = sorted(COMMANDS)
+PLANNED = {"fork"}
+"""Named in advice about runs that this release can't go on with; it comes with archives."""
+
+
+def test_the_help_shows_the_way_from_demo_to_audit(offline: Tamis) -> None:
+    answer = offline("--help")
+    assert answer.code == 0
+    shown = " ".join(answer.out.split())
+    places = [shown.index(f"tamis {word}") for word in ("demo", "up", "init", "consume", "status", "trace", "audit")]
+    assert places[:5] == sorted(places[:5])
+    assert "Exit codes: 0 done" in shown
+
+
+def test_no_words_at_all_shows_the_help(offline: Tamis) -> None:
+    answer = offline()
+    assert answer.code == 2 and "See it work" in answer.out + answer.err
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_explains_itself(offline: Tamis, name: str) -> None:
+    answer = offline(name, "--help")
+    assert answer.code == 0
+    assert COMMANDS[name].help
+
+
+def test_every_command_that_is_named_in_a_text_exists() -> None:
+    texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile"]
+    texts += [path for folder in ("pipeline", "examples", "docs") for path in (ROOT / folder).rglob("*")]
+    named: dict[str, Path] = {}
+    for path in texts:
+        if path.suffix in (".py", ".md", ".yaml", ".j2") or path.name == "Makefile":
+            for name in re.findall(r"(?:`| )tamis ([a-z]{2,})(?=[ `)]| RUN|$)", path.read_text(), re.M):
+                named.setdefault(name, path)
+    assert {"demo", "up", "init", "recover", "delete"} <= named.keys()
+    prose = {name for name in named if name not in NAMES and name not in PLANNED}
+    assert prose == set(), {name: str(named[name]) for name in prose}
+
+
+def test_a_command_that_does_not_exist_is_refused(offline: Tamis) -> None:
+    answer = offline("statsu", "first")
+    assert answer.code == 2
+    assert "No such command 'statsu'" in answer.err
+
+
+def test_the_entry_point_runs_as_a_process(home: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "pipeline.cli", "config", "check", "nowhere.yaml"],
+        env={"PYTHONPATH": str(ROOT), "COLUMNS": "200"}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "file 'nowhere.yaml' does not exist" in ended.stderr

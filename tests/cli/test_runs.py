@@ -1,0 +1,129 @@
+"""Making runs, looking at them, and deleting them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.cimpl import NewPartitions
+
+from pipeline.domain import events as e
+from pipeline.domain.topology import Topic
+from pipeline.log.client import Connection, admin_client
+from pipeline.log.reader import read_topic
+from pipeline.log.topics import topic_name
+
+from .conftest import Tamis
+
+pytestmark = pytest.mark.contract
+PROMPTS = "pipeline.prompts.jsonl:JsonlPrompts"
+
+
+def test_a_new_run_is_listed_and_init_says_what_to_start(
+    tamis: Tamis, write: Callable[..., Path], run_name: str
+) -> None:
+    answer = tamis("init", write(run=run_name))
+    assert (answer.code, answer.err) == (0, "")
+    assert f"run {run_name} is created" in answer.out
+    assert f"\n  tamis consume scheduler --run {run_name}\n" in answer.out
+    assert answer.out.endswith(f"tamis status {run_name}\n")
+    assert run_name in tamis("runs").out.split()
+
+
+def test_a_name_in_use_is_refused(tamis: Tamis, created: Connection) -> None:
+    answer = tamis("init", "run.yaml")
+    assert answer.code == 2
+    assert answer.err == (
+        f"error: run {created.run}: the name is in use (9 topics, tamis.{created.run}.dead-letters …); choose another, "
+        f"or remove it with `tamis delete {created.run}`\n"
+    )
+
+
+def test_a_deleted_name_is_free_again(tamis: Tamis, created: Connection) -> None:
+    answer = tamis("delete", created.run, "--yes")
+    assert (answer.code, answer.out) == (0, f"deleted 9 topics and 0 payloads of run {created.run}\n")
+    assert created.run not in tamis("runs").out.split()
+    assert tamis("delete", created.run, "--yes").out == f"there is no run {created.run}\n"
+    assert tamis("init", "run.yaml").code == 0
+
+
+def test_a_bad_line_in_a_prompt_file_is_named_by_its_number(
+    tamis: Tamis, write: Callable[..., Path], home: Path, run_name: str
+) -> None:
+    good = '{"id": "%d", "prompt": "2+3?", "target": "5", "domain": "a"}\n'
+    prompts = home / "prompts.jsonl"
+    prompts.write_text(good % 1 + good % 2 + '{"id": "3", "prompt": }\n')
+    path = write(run=run_name, prompts={"factory": PROMPTS, "options": {"path": str(prompts)}})
+    answer = tamis("init", path)
+    assert answer.code == 2
+    assert f"{prompts}:3: " in answer.err
+    assert run_name not in tamis("runs").out.split()
+    prompts.write_text(good % 1 + '{"id": "1", "prompt": "again", "target": "5", "domain": "a"}\n')
+    assert f"{prompts}:2: id: '1' is that of line 1 too" in tamis("init", path).err
+
+
+def test_a_missing_prompt_file_is_named(tamis: Tamis, write: Callable[..., Path], run_name: str) -> None:
+    answer = tamis("init", write(run=run_name, prompts={"factory": PROMPTS, "options": {"path": "nowhere.jsonl"}}))
+    assert answer.code == 2
+    assert "nowhere.jsonl" in answer.err
+
+
+def test_a_plugin_of_ones_own_is_found_in_the_working_folder(
+    tamis: Tamis, write: Callable[..., Path], home: Path, run_name: str
+) -> None:
+    (home / f"mine_{run_name}.py").write_text("from tests.e2e.plugins import Numbers\n")
+    path = write(run=run_name, prompts={"factory": f"mine_{run_name}:Numbers"})
+    assert tamis("init", path).code == 0
+    answer = tamis("init", write(run=f"{run_name}x", prompts={"factory": f"mine_{run_name}x:Numbers"}))
+    assert answer.code == 2
+    assert f"mine_{run_name}x" in answer.err and "[module_not_found]" in answer.err
+
+
+@pytest.mark.parametrize("words", [("status",), ("audit",), ("tail",), ("trace", "1@0"), ("stop",), ("recover",)])
+def test_a_run_that_does_not_exist_is_said_with_how_to_list_them(tamis: Tamis, words: tuple[str, ...]) -> None:
+    answer = tamis(words[0], "nosuch", *words[1:])
+    assert answer.code == 2
+    assert "tamis.nosuch.ledger" in answer.err and "tamis runs" in answer.err
+
+
+@pytest.mark.parametrize("command", ["status", "audit", "stop"])
+def test_a_topic_with_another_number_of_partitions_is_refused(tamis: Tamis, created: Connection, command: str) -> None:
+    name = topic_name(created.run, Topic.ROLLOUTS)
+    admin = admin_client(created)
+    admin.create_partitions([NewPartitions(name, 3)])[name].result(30)
+    answer = tamis(command, created.run)
+    assert answer.code == 2
+    assert answer.err.startswith(f"error: topic {name} has 3 partitions, expected 2: its records are no longer where")
+
+
+def test_a_run_that_has_just_been_made_has_a_status_and_a_clean_audit(tamis: Tamis, created: Connection) -> None:
+    status = tamis("status", created.run)
+    assert status.code == 0
+    assert "waiting for the trainer" in status.out and "0 of 3" in status.out
+    found = json.loads(tamis("status", created.run, "--json").out)
+    assert (found["run"], found["groups_opened"], found["payload_keys"]) == (created.run, 0, 0)
+    assert found["problems"] == []
+    assert {row["stage"] for row in found["stages"]} >= {"scheduler", "assembler", "trainer"}
+    audit = tamis("audit", created.run)
+    assert (audit.code, audit.out.splitlines()[-1]) == (0, "clean")
+    assert json.loads(tamis("audit", created.run, "--json").out)["clean"] is True
+
+
+def test_tail_prints_records_as_json_and_trace_refuses_an_unknown_group(tamis: Tamis, created: Connection) -> None:
+    lines = tamis("tail", created.run).out.splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["RunStarted"]
+    answer = tamis("tail", created.run, "legder")
+    assert (answer.code, answer.err.startswith("error: there is no topic 'legder'; expected one of: prompts")) == (
+        2,
+        True,
+    )
+    answer = tamis("trace", created.run, "1@0")
+    assert answer.code == 2
+    assert answer.err == f"error: run {created.run} has no group 1@0; tamis tail {created.run} shows its last ones\n"
+
+
+def test_stop_is_a_fact_in_the_ledger(tamis: Tamis, created: Connection) -> None:
+    assert tamis("stop", created.run).code == 0
+    assert isinstance(list(read_topic(created, Topic.LEDGER))[-1].event(), e.StopRequested)
