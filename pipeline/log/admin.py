@@ -20,6 +20,8 @@ TIMEOUT_S: Final = 30.0
 REQUEST_S: Final = 5.0
 COORDINATOR_S: Final = 60.0
 """How long a broker that has just started may take until it keeps offsets."""
+LEAVE_S: Final = SESSION_TIMEOUT_MS / 1000 + 2
+"""How long a process that has ended without a word may count as running."""
 
 
 def topics_of_broker(connection: Connection, timeout_s: float = 10.0) -> dict[str, int]:
@@ -72,12 +74,16 @@ def commit_offsets(
     name, topic = group_name(connection.run, stage), topic_name(connection.run, READS[stage])
     placed = [TopicPartition(topic, p.partition, p.offset, p.metadata or "") for p in positions]
     client = admin_client(connection) if admin is None else admin  # a client without work is false
-    deadline = time.monotonic() + COORDINATOR_S
+    began = time.monotonic()
     while True:
         asked = client.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(name, placed)], request_timeout=REQUEST_S
         )
-        if not _loading(asked[name]) or time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        errors = _error_codes(asked[name])
+        loading = errors & (PASSING | {KafkaError.UNKNOWN_TOPIC_OR_PART}) and waited < COORDINATOR_S
+        leaving = KafkaError.UNKNOWN_MEMBER_ID in errors and waited < LEAVE_S
+        if not loading and not leaving:
             break
         time.sleep(0.05)
     _wait(asked.items(), "commit offsets of")
@@ -116,7 +122,7 @@ def delete_run(connection: Connection) -> int:
         group.group_id for group in (admin.list_consumer_groups(request_timeout=TIMEOUT_S).result().valid or ())
     }
     groups = [name for stage in StageName if (name := group_name(connection.run, stage)) in existing]
-    deadline = time.monotonic() + SESSION_TIMEOUT_MS / 1000 + 2
+    deadline = time.monotonic() + LEAVE_S
     for group in groups:
         while _is_running(admin.delete_consumer_groups([group], request_timeout=TIMEOUT_S)[group]):
             if time.monotonic() > deadline:
@@ -127,14 +133,14 @@ def delete_run(connection: Connection) -> int:
     return len(names)
 
 
-def _loading(future: Any) -> bool:
-    """Whether the broker only needs a moment: for its first group, or to know a topic that was made just now."""
+def _error_codes(future: Any) -> set[int]:
+    """Why the broker hasn't set a group's offsets: it may need a moment for its first group, or to know a topic that
+    was made just now; and a member that has just ended is one until its session is over."""
     try:
         errors = [position.error for position in future.result(TIMEOUT_S).topic_partitions]
     except KafkaException as error:
         errors = [error.args[0]]
-    passing = PASSING | {KafkaError.UNKNOWN_TOPIC_OR_PART}
-    return any(error is not None and error.code() in passing for error in errors)
+    return {error.code() for error in errors if error is not None}
 
 
 def _is_running(deletion: Any) -> bool:
@@ -153,8 +159,12 @@ def _wait(asked: Iterable[tuple[str, Any]], what: str) -> None:
             result = future.result(TIMEOUT_S)
         except KafkaException as error:
             reason = error.args[0]
-            hint = "; stop its processes first" if reason.code() == KafkaError.UNKNOWN_MEMBER_ID else ""
-            raise Stop(f"{what} {name}: {reason.str()}{hint}") from error
+            raise Stop(f"{what} {name}: {reason.str()}{_hint(reason)}") from error
         for position in getattr(result, "topic_partitions", ()):
             if position.error is not None:
-                raise Stop(f"{what} {name}, partition {position.partition}: {position.error.str()}")
+                reason = position.error
+                raise Stop(f"{what} {name}, partition {position.partition}: {reason.str()}{_hint(reason)}")
+
+
+def _hint(error: KafkaError) -> str:
+    return "; stop its processes first" if error.code() == KafkaError.UNKNOWN_MEMBER_ID else ""
