@@ -21,7 +21,7 @@ from pipeline.history.audit import Audit, audit
 from pipeline.history.records import MemoryLog
 from pipeline.local import Services
 from pipeline.log.client import Connection, admin_client, fact_producer, plain_consumer
-from pipeline.log.codec import Members
+from pipeline.log.codec import Members, Poison, UnknownSchema
 from pipeline.log.facts import FactWriter
 from pipeline.log.reader import Record, ended, record_of, take
 from pipeline.log.topics import group_name, topic_name
@@ -218,7 +218,7 @@ class Run:
         self, kind: type[E], topic: Topic = Topic.LEDGER, where: Callable[[E], bool] = lambda _: True
     ) -> list[E]:
         """The events of a kind that were read so far."""
-        found = (record.event() for record in self.log[topic])
+        found = map(event_of, self.log[topic])
         return [event for event in found if isinstance(event, kind) and where(event)]
 
     def until_event(
@@ -250,7 +250,7 @@ class Run:
         counts: dict[str, int] = {}
         for records in self.log.values():
             for record in records:
-                name = f"{record.topic}:{type(record.event()).__name__}"
+                name = f"{record.topic}:{type(event_of(record)).__name__}"
                 counts[name] = counts.get(name, 0) + 1
         tails = [f"--- {host}, exit code {host.exit_code}\n{host.tail(12)}" for host in self.hosts]
         return "\n".join([str(counts), *tails])
@@ -288,6 +288,14 @@ class Run:
     def weights(self) -> str:
         """The last checkpoint that the ledger names."""
         return (self.folder / self.name / self.events(e.CheckpointSaved)[-1].path).read_text()
+
+
+def event_of(record: Record) -> e.Event | None:
+    """The event in a record, None if it can't be read."""
+    try:
+        return record.event()
+    except (Poison, UnknownSchema):
+        return None
 
 
 def committed(run: Run, stage: StageName) -> list[TopicPartition]:

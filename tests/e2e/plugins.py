@@ -67,7 +67,7 @@ class Dice:
 
     mixed: every second answer is right. constant: none is. large: mixed, in a payload of `large` tokens. cancel: the
     engine cancels slot 0 in its first round. nan, null, positive, ragged: so are the log-probabilities of slot 0 in its
-    first round. slow: its calls wait at the gate `slow`. half: that of slot 1 does.
+    first round. slow: its calls wait at the gate `slow`. half: those of all slots but 0 do.
 
     Options: `seconds` that a call takes, `tokens` of an answer, `large`, `batch`, `concurrency`.
     """
@@ -109,7 +109,7 @@ def _place(request: SampleRequest) -> tuple[int, int]:
 
 def _is_slow(request: SampleRequest) -> bool:
     plan = request.metadata["plan"]
-    return plan == "slow" or (plan == "half" and _place(request)[0] == 1)
+    return plan == "slow" or (plan == "half" and _place(request)[0] > 0)
 
 
 def _troubled(plan: str, logprobs: array[float]) -> Any:
