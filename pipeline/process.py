@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -74,6 +75,7 @@ def run_consumer(name: str, serve: Callable[[Process], int]) -> int:
         connection = connection_of(settings)
         run = open_run(connection)
         structlog.contextvars.bind_contextvars(consumer=name, slot=settings.slot, run=connection.run)
+        calm_collector()
         return serve(
             Process(settings, connection, run.started, run.config, run.rules, Members(), stopping, until_finished)
         )
@@ -83,6 +85,12 @@ def run_consumer(name: str, serve: Callable[[Process], int]) -> int:
     except LogError as error:
         log.log(logging.INFO if isinstance(error, Fenced) else logging.ERROR, "ends", why=str(error))
         return error.exit_code
+
+
+def calm_collector() -> None:
+    """Have the garbage collector look less often: records make no cycles, and what is imported stays."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def stop_on_signals() -> Callable[[], bool]:
