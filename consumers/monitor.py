@@ -3,10 +3,12 @@
 import os
 import sys
 import time
+from wsgiref.simple_server import WSGIServer
 
 import structlog
 from prometheus_client import start_http_server
 
+from pipeline.config.errors import ConfigError
 from pipeline.history.watch import Watch
 from pipeline.metrics import registry
 from pipeline.process import Process, run_consumer
@@ -14,11 +16,22 @@ from pipeline.process import Process, run_consumer
 log = structlog.get_logger(__name__)
 
 
+def metrics_server(watch: Watch) -> WSGIServer | None:
+    """Serves the watched numbers at TAMIS_METRICS_PORT, if that is set."""
+    port = os.environ.get("TAMIS_METRICS_PORT")
+    if not port:
+        return None
+    try:
+        return start_http_server(int(port), registry=registry(watch.view, watch.lock))[0]
+    except (OSError, ValueError) as error:
+        message = f"{port} can't be listened at ({error}); name another port"
+        raise ConfigError.of("metrics_port", message, where="TAMIS_METRICS_PORT") from error
+
+
 def serve(process: Process) -> int:
     """Watch until told to stop, or until the run is drained."""
     watch = Watch(process.connection, process.store())
-    port = os.environ.get("TAMIS_METRICS_PORT")
-    server = start_http_server(int(port), registry=registry(watch.view, watch.lock))[0] if port else None
+    server = metrics_server(watch)
     watch.start()
     step = -1
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,6 +26,7 @@ from pipeline.history.report import write_report
 from pipeline.history.status import read_view
 from pipeline.history.view import RunView
 from pipeline.history.watch import Watch
+from pipeline.local.files import read_json, write_json
 from pipeline.runs import StartedRun, connection_of, init_run, open_run, store_of
 
 ROLES: Final = (
@@ -87,7 +87,7 @@ class Demo:
         """All of it."""
         options, say = self.options, self.screen.say
         options.state.mkdir(parents=True, exist_ok=True)
-        if options.json_path is not None:
+        if options.json_path is not None:  # now, and not after minutes
             options.json_path.parent.mkdir(parents=True, exist_ok=True)
         self._lock_out_others()
         services = local.ensure(
@@ -146,14 +146,15 @@ class Demo:
         if not self.options.resume:
             return f"demo-{datetime.now():%Y%m%d-%H%M%S}"
         last = self.options.state / "demo.json"
-        if not last.is_file():
+        name = read_json(last).get("run")
+        if name is None:
             raise FileNotFoundError(f"there is no demo to resume: {last} is missing; start one with: tamis demo")
-        return str(json.loads(last.read_text())["run"])
+        return str(name)
 
     def _begin(self, settings: ProcessSettings) -> StartedRun:
         options = self.options
         run = init_run(recipe(settings.run or "", options.seed, options.steps, options.filtered), settings)
-        (options.state / "demo.json").write_text(json.dumps({"run": run.rules.run}))
+        write_json(options.state / "demo.json", {"run": run.rules.run})
         return run
 
     def _watch(self, run: StartedRun, settings: ProcessSettings, stopping: Stopping) -> RunView:
@@ -199,7 +200,7 @@ class Demo:
         write_report(report, view, found, keys_left, NOTE)
         summary = summarise(view, found, keys_left, report)
         if options.json_path is not None:
-            options.json_path.write_text(json.dumps(summary, indent=2) + "\n")
+            write_json(options.json_path, summary)
         self.screen.close()
         self.screen.say(f"\n{told(summary)}")
         return 0 if found.clean and view.outcome is Outcome.COMPLETED else 1
