@@ -1,5 +1,6 @@
-"""What the README claims of the demo, asked of whole demos: `python -m tests.demo.claims` (about three minutes a seed on
-two free cores). Exit code 1 unless every claim holds for every seed. Not a part of `make test`."""
+"""What the README claims of the demo, asked of whole demos: `python -m tests.demo.claims`. About three minutes a seed
+on two free cores. Exit code 1 unless every claim holds for every seed. Not a part of `make test`.
+"""
 
 from __future__ import annotations
 
