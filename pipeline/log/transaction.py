@@ -25,10 +25,13 @@ from pipeline.log.cause import CAUSE
 from pipeline.log.client import Connection, transactional_producer
 from pipeline.log.crash import crash_point
 from pipeline.log.errors import FENCING, REFUSED, Aborted, Fatal, Fenced
+from pipeline.log.watchdog import Watchdog
 
 DEADLINE_S: Final = 10.0
 """For one transaction's calls together; longer than the broker lets a transaction live."""
 INIT_DEADLINE_S: Final = 60.0
+GRACE_S: Final = 10.0
+"""How much longer a call may take than it was given before it counts as one that never returns."""
 
 T = TypeVar("T")
 
@@ -49,6 +52,7 @@ class Sink:
     def __init__(self, connection: Connection, stage: StageName) -> None:
         self._producer: Producer = transactional_producer(connection, stage)
         self._crash = crash_point(stage.value)
+        self._watchdog = Watchdog(stage.value)
         self._deadline = time.monotonic() + INIT_DEADLINE_S
         self._call("init_transactions", self._producer.init_transactions)
 
@@ -109,6 +113,7 @@ class Sink:
         with suppress(KafkaException):  # one that was fenced says so again
             self._producer.purge()
             self._producer.flush(timeout_s)
+        self._watchdog.close()
 
     def _enqueue(self, message: Message, on_delivery: Callable[..., None] | None = None) -> None:
         while True:
@@ -135,7 +140,9 @@ class Sink:
     def _call(self, name: str, function: Callable[[float], T]) -> T:
         while True:
             try:
-                return function(max(self._left(), 0.1))
+                left = max(self._left(), 0.1)
+                with self._watchdog.over(name, left + GRACE_S):
+                    return function(left)
             except KafkaException as error:
                 self._judge(name, error.args[0], error)
 
