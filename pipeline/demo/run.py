@@ -23,9 +23,8 @@ from pipeline.demo.summary import summarise, told
 from pipeline.domain.vocabulary import Outcome
 from pipeline.history.audit import audit_run
 from pipeline.history.report import write_report
-from pipeline.history.status import read_view
 from pipeline.history.view import RunView
-from pipeline.history.watch import Watch
+from pipeline.history.watch import Positions, Watch, load_samples, read_view
 from pipeline.local.files import read_json, write_json
 from pipeline.runs import StartedRun, connection_of, init_run, open_run, store_of
 
@@ -43,6 +42,7 @@ ROLES: Final = (
     Role("reaper", "1"),
     Role("monitor", "1"),
 )
+SAMPLES: Final = "redis"
 GO_ON: Final = "go on with: tamis demo --resume   (make demo ARGS=--resume)"
 
 
@@ -105,13 +105,15 @@ class Demo:
         say(f"Kafka {services.bootstrap}, Redis {settings.redis_address()} ({services.how})", "dim")
         run = open_run(connection_of(settings)) if options.resume else self._begin(settings)
         self.advice = f"stopped; {GO_ON}"
-        view = read_view(connection_of(settings)) if options.resume else RunView()
+        view, seen = read_view(connection_of(settings)) if options.resume else (RunView(), {})
+        logs = options.state / "logs" / run.rules.run
+        load_samples(view, logs / SAMPLES)
         if view.drained:
             say(f"run {run.rules.run} is complete: {view.step} of {view.steps} steps, {view.outcome}; nothing is left")
         else:
             say(f"run {run.rules.run}: {run.rules.steps} steps, seed {run.rules.seed}; Ctrl-C stops it in order")
             try:
-                view = self._watch(run, settings, stopping)
+                self._watch(run, settings, logs, stopping, view, seen)
             except Interrupted:
                 self.screen.close()
                 say(self.advice)
@@ -157,10 +159,20 @@ class Demo:
         write_json(options.state / "demo.json", {"run": run.rules.run})
         return run
 
-    def _watch(self, run: StartedRun, settings: ProcessSettings, stopping: Stopping) -> RunView:
+    def _watch(
+        self,
+        run: StartedRun,
+        settings: ProcessSettings,
+        logs: Path,
+        stopping: Stopping,
+        view: RunView,
+        seen: Positions,
+    ) -> None:
         """Run the processes until the run is over and all of them have ended. Raises Interrupted if stopped."""
-        watch = Watch(connection_of(settings), store_of(settings, run.rules.run, run.rules.max_payload_bytes))
-        processes = Processes(_environment(settings), self.options.state / "logs" / run.rules.run)
+        store = store_of(settings, run.rules.run, run.rules.max_payload_bytes)
+        logs.mkdir(parents=True, exist_ok=True)
+        watch = Watch(connection_of(settings), store, logs / SAMPLES, view, seen)
+        processes = Processes(_environment(settings), logs)
         with stopping.in_order():
             self.processes = processes
             try:
@@ -184,7 +196,6 @@ class Demo:
             if killed:
                 self.screen.say(f"had to be killed: {', '.join(killed)}", "yellow")
         self.advice = "stopped; the run is complete, and tamis demo --resume audits it and writes its report"
-        return watch.view
 
     def _standing(self, doing: str = "", problem: str = "") -> Standing:
         processes = self.processes.standing() if self.processes is not None else []

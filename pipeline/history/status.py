@@ -6,12 +6,10 @@ from typing import Any
 
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, StageName, partitions
-from pipeline.history.view import RunView
-from pipeline.history.watch import TOPICS
+from pipeline.history.watch import read_view
 from pipeline.log.admin import committed_offsets
 from pipeline.log.client import Connection
-from pipeline.log.codec import Poison
-from pipeline.log.reader import read_topic, watermarks
+from pipeline.log.reader import watermarks
 from pipeline.log.topics import topic_name
 from pipeline.store.payloads import PayloadStore
 
@@ -19,7 +17,7 @@ from pipeline.store.payloads import PayloadStore
 def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict[str, Any]:
     """Numbers of a run by name; `stages` has a row for each partition of each stage's input, `problems` a sentence for
     each that has a hole."""
-    view = read_view(connection)
+    view, _ = read_view(connection)
     stages = lags(connection, rules)
     groups, first, last = view.groups, view.progress.first_evaluation, view.progress.last_evaluation
     return {
@@ -46,18 +44,6 @@ def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict
         "problems": [text for row in stages if (text := problem(row, connection.run)) is not None],
         "stages": stages,
     }
-
-
-def read_view(connection: Connection) -> RunView:
-    """The view of everything that is in the log now."""
-    view = RunView()
-    for topic in TOPICS:
-        for record in read_topic(connection, topic):
-            try:
-                view.note(record.timestamp_ms, topic, record.event())
-            except Poison:
-                continue  # its dead letter is counted
-    return view
 
 
 def lags(connection: Connection, rules: Rules) -> list[dict[str, Any]]:

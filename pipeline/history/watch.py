@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pipeline.domain.topology import Topic
 from pipeline.history.view import RunView
 from pipeline.log.client import Connection
 from pipeline.log.codec import Poison
-from pipeline.log.reader import read_topic
+from pipeline.log.reader import Record, read_topic
 from pipeline.store.errors import StoreError
 from pipeline.store.payloads import PayloadStore
 
 TOPICS = (Topic.LEDGER, Topic.GROUPS, Topic.DISCARDS, Topic.DROPS, Topic.DEAD_LETTERS)
+Positions = dict[Topic, dict[int, int]]
 SAMPLE_S = 1.0
 JOIN_S = 2.0
 
@@ -25,7 +28,11 @@ class Watch:
 
     connection: Connection
     store: PayloadStore
+    samples: Path | None = None
+    """Where to keep what Redis said, which no log has: `load_samples` gives it to a later view of the run."""
     view: RunView = field(default_factory=RunView)
+    start_at: Positions = field(default_factory=dict)
+    """What `view` has seen already."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     errors: list[Exception] = field(default_factory=list)
     redis_problem: str | None = None
@@ -50,13 +57,10 @@ class Watch:
 
     def _follow(self, topic: Topic) -> None:
         try:
-            for record in read_topic(self.connection, topic, stop_at_end=False, until=self._stopped.is_set):
-                try:
-                    event = record.event()
-                except Poison:
-                    continue  # its dead letter is counted
+            start = self.start_at.get(topic, {})
+            for record in read_topic(self.connection, topic, None, start, False, self._stopped.is_set):
                 with self.lock:
-                    self.view.note(record.timestamp_ms, topic, event)
+                    _note(self.view, record)
         except Exception as error:  # shown by whoever watches: a view that stands still must say so
             self.errors.append(error)
 
@@ -68,5 +72,39 @@ class Watch:
                 self.redis_problem = str(error)
                 continue
             self.redis_problem = None
+            now_ms = time.time_ns() // 1_000_000
             with self.lock:
-                self.view.sample_redis(time.time_ns() // 1_000_000, used, keys)
+                self.view.sample_redis(now_ms, used, keys)
+            if self.samples is not None:
+                with self.samples.open("a") as file:
+                    file.write(f"{now_ms} {used} {keys}\n")
+
+
+def read_view(connection: Connection) -> tuple[RunView, Positions]:
+    """The view of everything that is in the log now, and where to go on. Records of different topics come about as they
+    were written, so that durations from one to another are known at their time."""
+    view, positions = RunView(), {topic: dict[int, int]() for topic in TOPICS}
+    topics = [read_topic(connection, topic) for topic in TOPICS]
+    for record in heapq.merge(*topics, key=lambda record: record.timestamp_ms):
+        _note(view, record)
+        positions[record.topic][record.partition] = record.offset + 1
+    return view, positions
+
+
+def _note(view: RunView, record: Record) -> None:
+    try:
+        event = record.event()
+    except Poison:
+        return  # its dead letter is counted
+    view.note(record.timestamp_ms, record.topic, event)
+
+
+def load_samples(view: RunView, path: Path) -> None:
+    """Give a view what Redis said while the run was watched before. A last line that was cut short is left out."""
+    if not path.exists():
+        return
+    for line in path.read_text().splitlines(keepends=True):
+        numbers = line.split()
+        if line.endswith("\n") and len(numbers) == 3:
+            at_ms, used, keys = map(int, numbers)
+            view.sample_redis(at_ms, used, keys)

@@ -27,7 +27,7 @@ from pipeline.log.reader import read_topic
 from pipeline.runs import connection_of
 from tests.cli.conftest import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 300.0
 FIGURES = {
@@ -179,8 +179,10 @@ def test_ctrl_c_stops_the_demo_in_order_and_resume_makes_it_one_run(demo: Demo, 
     assert [event.version for event in demo.trained()] == list(range(1, 11))
     assert sum(isinstance(event, e.RunFinished) for event in ledger) == 1
 
-    code, said = demo.run("--resume")
+    code, said = demo.run("--resume", "--json", str(result))
     assert code == 0
+    assert json.loads(result.read_text()) == summary
+    check_report(summary)
     assert f"run {demo.name} is complete: 10 of 10 steps, completed; nothing is left" in said
     assert "processes" not in said
     assert demo.ledger() == ledger
