@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar, dataclass_transform
 
+from pipeline.domain.frozen import frozen
 from pipeline.domain.vocabulary import (
     Category,
     ConstantClass,
@@ -51,7 +52,7 @@ E = TypeVar("E", bound=Event)
 @dataclass_transform(frozen_default=True)
 def event(cls: type[E]) -> type[E]:
     """Make a frozen, slotted dataclass and list it in EVENTS."""
-    made: type[E] = dataclass(frozen=True, slots=True)(cls)
+    made = frozen(cls)
     EVENTS[made.__name__] = made
     return made
 
@@ -59,7 +60,7 @@ def event(cls: type[E]) -> type[E]:
 @dataclass_transform(frozen_default=True)
 def record(cls: type[T]) -> type[T]:
     """A frozen, slotted dataclass that is a part of events, never one by itself."""
-    return dataclass(frozen=True, slots=True)(cls)
+    return frozen(cls)
 
 
 # ---------------------------------------------------------------------------------------------------- parts of events

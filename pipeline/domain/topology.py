@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 from pipeline.domain import events as e
+from pipeline.domain.frozen import frozen
 from pipeline.domain.rules import Rules
 
 
@@ -129,7 +129,7 @@ def snapshot_partition(stage: StageName, partition: int, rules: Rules) -> int:
             raise ValueError(f"{stage} keeps no snapshots")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """An event for a partition of a topic. Every producer sets the partition; no partitioner is used."""
 

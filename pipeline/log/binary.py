@@ -18,9 +18,9 @@ Write = Callable[[Any], bytes]
 Read = Callable[[bytes, int], tuple[Any, int]]
 
 MISS: Final = object()
-_PACK: Final = struct.Struct("<d").pack
-_UNPACK: Final = struct.Struct("<d").unpack_from
-_PACK_BRANCH: Final = struct.Struct("<Bd").pack
+PACK: Final = struct.Struct("<d").pack
+UNPACK: Final = struct.Struct("<d").unpack_from
+PACK_SOME: Final = struct.Struct("<Bd").pack
 
 
 class Malformed(Exception):
@@ -106,7 +106,8 @@ def _write_bytes(value: bytes) -> bytes:
     return VARINTS[len(value)] + value
 
 
-def _length(data: bytes, at: int) -> tuple[int, int]:
+def length(data: bytes, at: int) -> tuple[int, int]:
+    """Where text or bytes begin and end."""
     size, at = read_long(data, at)
     if size < 0:
         raise Malformed(DeadLetterReason.NEGATIVE_LENGTH, f"a length of {size}")
@@ -114,13 +115,13 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    start, end = _length(data, at)
+    start, end = length(data, at)
     return data[start:end], end
 
 
 def _read_str(data: bytes, at: int) -> tuple[str, int]:
     byte = data[at]
-    start, end = _length(data, at) if byte & 129 else (at + 1, at + 1 + (byte >> 1))
+    start, end = length(data, at) if byte & 129 else (at + 1, at + 1 + (byte >> 1))
     try:
         return data[start:end].decode(), end
     except UnicodeDecodeError as error:
@@ -130,7 +131,7 @@ def _read_str(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _read_double(data: bytes, at: int) -> tuple[float, int]:
-    return _UNPACK(data, at)[0], at + 8
+    return UNPACK(data, at)[0], at + 8
 
 
 def _no_boolean(data: bytes, at: int) -> tuple[bool, int]:
@@ -140,7 +141,7 @@ def _no_boolean(data: bytes, at: int) -> tuple[bool, int]:
 SCALARS: Final[dict[type, Codec]] = {
     int: Codec({int: VARINTS.__getitem__}, read_long, shorts({b: (b >> 1) ^ -(b & 1) for b in range(128)})),
     bool: Codec({bool: {False: b"\0", True: b"\1"}.__getitem__}, _no_boolean, shorts({0: False, 1: True})),
-    float: Codec({float: _PACK, int: _PACK}, _read_double),
+    float: Codec({float: PACK, int: PACK}, _read_double),
     str: Codec({str: _write_str}, _read_str, shorts({0: ""})),
     bytes: Codec({bytes: _write_bytes}, _read_bytes, shorts({0: b""})),
     type(None): Codec({type(None): {None: b""}.__getitem__}, lambda data, at: (None, at)),
@@ -171,6 +172,6 @@ def _branch(index: int, kind: type, write: Write) -> Write:
     prefix = VARINTS[index]
     if kind is type(None):
         return {None: prefix}.__getitem__
-    if write is _PACK:
-        return partial(_PACK_BRANCH, 2 * index)
+    if write is PACK:
+        return partial(PACK_SOME, 2 * index)
     return lambda value: prefix + write(value)

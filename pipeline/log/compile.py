@@ -1,19 +1,22 @@
-"""Codecs for the types that events and states are made of: dataclasses, enums, sequences, maps."""
+"""Codecs for the types that events and states are made of: dataclasses, enums, sequences, maps. They are composed of
+functions for their parts; these define what is right and name what is wrong. Dataclasses get faster ones on top
+(generate.py).
+"""
 
 from __future__ import annotations
 
 import struct
 import typing
 from collections.abc import Callable
-from dataclasses import is_dataclass, make_dataclass
+from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import cache
-from operator import attrgetter, call
 from typing import Any
 
 from pipeline.domain.vocabulary import DeadLetterReason
 from pipeline.log.binary import MISS, SCALARS, VARINTS, Codec, Malformed, Unwritable, Write, read_long, shorts, union
 from pipeline.log.derive import SEQUENCES, choices, item_type, stored_fields
+from pipeline.log.generate import reader, writer
 
 
 def codec_of(kind: Any) -> Codec:
@@ -120,10 +123,11 @@ def _mapping(key: Codec, value: Codec) -> Codec:
     return Codec({dict: write}, read)
 
 
-def _record(cls: type[Any]) -> Codec:
+def composed(cls: type[Any]) -> Codec:
+    """A dataclass as the sum of its fields."""
     names = tuple(field.name for field, _ in stored_fields(cls))
     codecs = tuple(codec_of(kind) for _, kind in stored_fields(cls))
-    make = _maker(cls, names)
+    make = _by_name(cls, names) if hasattr(cls, "__post_init__") else cls
     reads = tuple((codec.short, codec.read) for codec in codecs)
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
@@ -146,24 +150,16 @@ def _record(cls: type[Any]) -> Codec:
     return Codec({cls: _record_writer(cls, names, codecs)}, read)
 
 
+def _record(cls: type[Any]) -> Codec:
+    made = composed(cls)
+    plain = "__slots__" in cls.__dict__ and not hasattr(cls, "__post_init__")
+    read = reader(cls, codec_of, made.read) if plain else made.read
+    return Codec({cls: writer(cls, codec_of, made.writers[cls])}, read)
+
+
 def _inside(names: tuple[str, ...], values: list[Any], error: Malformed) -> Malformed:
     error.field = (names[len(values)], *error.field)
     return error
-
-
-def _maker(cls: type[Any], names: tuple[str, ...]) -> Callable[..., Any]:
-    """Builds instances from the stored fields. The generated `__init__` of a frozen class sets each field the slow way;
-    a twin without that, of the same layout, becomes the real thing by its `__class__`."""
-    if not cls.__dataclass_params__.frozen or "__slots__" not in cls.__dict__ or hasattr(cls, "__post_init__"):
-        return cls if not hasattr(cls, "__post_init__") else _by_name(cls, names)
-    twin = make_dataclass(cls.__name__, [(name, object) for name in names], bases=cls.__bases__, slots=True)
-
-    def make(*values: Any) -> Any:
-        made = twin(*values)
-        made.__class__ = cls
-        return made
-
-    return make
 
 
 def _by_name(cls: type[Any], names: tuple[str, ...]) -> Callable[..., Any]:
@@ -171,37 +167,14 @@ def _by_name(cls: type[Any], names: tuple[str, ...]) -> Callable[..., Any]:
 
 
 def _record_writer(cls: type[Any], names: tuple[str, ...], codecs: tuple[Codec, ...]) -> Write:
-    """Each combination of field types is checked once, and has its own row of writers from then on."""
-    get: Callable[[Any], tuple[Any, ...]] = (
-        attrgetter(*names) if len(names) > 1 else lambda value: tuple(getattr(value, name) for name in names)
-    )
-    rows: dict[tuple[type, ...], tuple[Write, ...]] = {}
-
-    def row_for(values: tuple[Any, ...]) -> tuple[Write, ...]:
-        found = []
-        for name, codec, value in zip(names, codecs, values, strict=True):
-            try:
-                found.append(codec.writer_for(type(value)))
-            except Unwritable as error:
-                raise Unwritable(f"{cls.__name__}.{name} = {value!r:.200}: {error}") from None
-        rows[tuple(map(type, values))] = tuple(found)
-        return tuple(found)
-
     def write(value: Any) -> bytes:
-        values = get(value)
-        row = rows.get(tuple(map(type, values))) or row_for(values)
-        try:
-            return b"".join(map(call, row, values))
-        except (ValueError, TypeError, OverflowError, KeyError) as error:
-            raise Unwritable(f"{cls.__name__}: {_culprit(names, row, values)}: {error}") from error
+        parts = []
+        for name, codec in zip(names, codecs, strict=True):
+            part = getattr(value, name)
+            try:
+                parts.append(codec.writer_for(type(part))(part))
+            except (ValueError, TypeError, OverflowError, KeyError) as error:
+                raise Unwritable(f"{cls.__name__}.{name} = {part!r:.200}: {error}") from error
+        return b"".join(parts)
 
     return write
-
-
-def _culprit(names: tuple[str, ...], row: tuple[Write, ...], values: tuple[Any, ...]) -> str:
-    for name, write, value in zip(names, row, values, strict=True):
-        try:
-            write(value)
-        except (ValueError, TypeError, OverflowError, KeyError):
-            return f"{name} = {value!r:.200}"
-    return "unknown field"
