@@ -12,8 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from pipeline.local import LocalKafka, LocalRedis, Services, down, ensure
+
+settings.register_profile("tamis", deadline=None)  # a busy machine is not a fault; each test has its time limit
+settings.load_profile("tamis")
 
 MIB = 1024**2
 _STATE = "TAMIS_TEST_STATE"  # the folder that the workers share; they inherit it from the controller
