@@ -10,9 +10,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -29,7 +29,22 @@ from pipeline.store.errors import StoreError
 if TYPE_CHECKING:
     from pipeline.store.payloads import PayloadStore
 
+HEARTBEAT_S: Final = 1.0
 log = structlog.get_logger(__name__)
+
+
+class Heartbeat:
+    """Touches the file in TAMIS_HEARTBEAT, if there is one, once a second: a health check looks at its age."""
+
+    def __init__(self) -> None:
+        self._path = os.environ.get("TAMIS_HEARTBEAT")
+        self._next = 0.0
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if self._path and now >= self._next:
+            self._next = now + HEARTBEAT_S
+            Path(self._path).write_text(f"{time.time():.3f}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +59,7 @@ class Process:
     members: Members
     stopping: Callable[[], bool]
     until_finished: bool
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
     def store(self) -> PayloadStore:
         """The run's payloads, on a Redis that can't lose them. Raises StoreError."""
@@ -54,12 +70,6 @@ class Process:
     def folder(self) -> Path:
         """The run's files, which trainer and generators share."""
         return self.settings.data_dir / self.rules.run
-
-    def heartbeat(self) -> None:
-        """Touch the file in TAMIS_HEARTBEAT, if there is one: a health check looks at its age."""
-        path = os.environ.get("TAMIS_HEARTBEAT")
-        if path:
-            Path(path).write_text(f"{time.time():.3f}\n")
 
 
 def run_consumer(name: str, serve: Callable[[Process], int]) -> int:

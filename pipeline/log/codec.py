@@ -53,22 +53,28 @@ class _Known(NamedTuple):
 
 
 @cache
-def _tables() -> tuple[dict[type[Event], tuple[bytes, Write]], dict[bytes, _Known]]:
-    """Writers by class, with the newest version of each; readers by the ten first bytes, for every version."""
+def _versions() -> tuple[dict[str, SchemaVersion], dict[bytes, SchemaVersion]]:
+    """The newest version of each event by name; every version by the ten first bytes."""
     every = [version for version in versions() if version.event in EVENTS]
-    newest = {version.event: version for version in every}
-    writers, readers = dict[type[Event], tuple[bytes, Write]](), dict[bytes, _Known]()
-    for version in every:
-        cls = EVENTS[version.event]
-        codec, head = codec_of(cls), MARKER + version.fingerprint
-        if version is newest[version.event]:
-            writers[cls] = (head, codec.writers[cls])
-        read = codec.read if version is newest[version.event] else _older(version, newest[version.event], codec.read)
-        readers[head] = _Known(version.event, read)
-    return writers, readers
+    return {v.event: v for v in every}, {MARKER + v.fingerprint: v for v in every}
 
 
-def _older(old: SchemaVersion, new: SchemaVersion, read: Read) -> Read:
+@cache
+def _writer(cls: type[Event]) -> tuple[bytes, Write]:
+    return MARKER + _versions()[0][cls.__name__].fingerprint, codec_of(cls).writers[cls]
+
+
+@cache
+def _known(head: bytes) -> _Known:
+    """What these bytes begin; KeyError for others."""
+    newest, every = _versions()
+    version = every[head]
+    read = codec_of(EVENTS[version.event]).read
+    return _Known(version.event, read if version is newest[version.event] else _older(version, newest, read))
+
+
+def _older(old: SchemaVersion, newest: dict[str, SchemaVersion], read: Read) -> Read:
+    new = newest[old.event]
     return upgrading(read_schema(old.event, old.version), read_schema(new.event, new.version), read)
 
 
@@ -91,15 +97,18 @@ def upgrading(old_schema: Any, new_schema: Any, read: Read) -> Read:
 
 def encode(event: Event) -> bytes:
     """The event's bytes. Unwritable (a TypeError) names a field whose value isn't of its type."""
-    head, write = _tables()[0][type(event)]
+    head, write = _writer(type(event))  # type: ignore[arg-type]  # a class can be hashed
     return head + write(event)
 
 
 def decode(value: bytes | None) -> Event:
     """The event in a record's value; raises Poison or UnknownSchema."""
-    known = _tables()[1].get(value[:HEAD]) if value is not None else None
-    if value is None or known is None:
+    if value is None:
         raise _unreadable(value)
+    try:
+        known = _known(value[:HEAD])
+    except KeyError:
+        raise _unreadable(value) from None
     event: Event
     try:
         event, end = known.read(value, HEAD)

@@ -64,14 +64,15 @@ class Reading(Source):
 
     def doubles(self, places: Mapping[str, Any]) -> Lines:
         """By one call, if all are there."""
-        form = _format(places.values())
-        heads = [f"b{index}" for index, kind in enumerate(places.values()) if kind is not float]
+        kinds = list(places.values())
+        form = _format(kinds)
+        heads = [f"b{index}" for index, kind in enumerate(kinds) if kind is not float]
         targets = [name for i, (p, k) in enumerate(places.items()) for name in ([] if k is float else [f"b{i}"]) + [p]]
-        there = " == ".join(["2", *heads])
-        unpacked = [f"{', '.join(targets)} = {self.bind(form.unpack_from)}(data, at)"]
-        if not heads:
-            return [*unpacked, f"at += {form.size}"]
-        return [*unpacked, f"if {there}:", f"    at += {form.size}", "else:", *_indented(self.all(places))]
+        begins = "" if kinds[0] is float else "data[at] == 2 and "
+        lines = [f"whole = {begins}len(data) - at >= {form.size}", "if whole:"]
+        lines += [f"    {', '.join(targets)} = {self.bind(form.unpack_from)}(data, at)"]
+        lines += [f"    whole = {' == '.join(['2', *heads])}"] if heads else []
+        return [*lines, "if whole:", f"    at += {form.size}", "else:", *_indented(self.all(places))]
 
     def one(self, kind: Any, to: str, depth: int = 0) -> Lines:
         """Into `to`."""
