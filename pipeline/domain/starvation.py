@@ -61,4 +61,4 @@ def _advice(share: Share, cause: StarvationCause) -> str:
         return "groups end by deadline or unreadable records: look at generators and scorers, or raise assembly.lease"
     if worst == share.invalid:
         return "groups are invalid: look at the verifiers' health and the environment before the filter"
-    return "groups teach nothing: easier or harder prompts, more samples a group, a lower tolerance, or keep_after"
+    return "groups teach nothing: easier or harder prompts, more samples a group, or a lower tolerance"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pipeline.domain import events as e
 from pipeline.domain.rules import Rules
-from pipeline.domain.vocabulary import ReturnReason
+from pipeline.domain.vocabulary import Purpose, ReturnReason
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ def note(book: Book, event: e.Event, offset: int) -> None:
             book.closing_offset, book.closing_steps = offset, book.steps_done
         case e.StageFailed(stage="trainer"):
             book.failed = True
-        case e.GroupOpened():
+        case e.GroupOpened(purpose=Purpose.TRAIN):
             book.oldest_wanted = max(book.oldest_wanted, event.min_version)
         case e.RunFinished():
             book.finished = True

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Protocol
+from urllib.parse import urlsplit
 
 from .docker import KAFKA_IMAGE, REDIS_IMAGE, docker_kafka, docker_problem, docker_redis, image_problem
 from .errors import LocalServicesError, NothingListens
@@ -117,7 +118,13 @@ def _check_given(bootstrap: str | None, redis_url: str | None) -> None:
     if bootstrap and not kafka_listens(bootstrap):
         raise NothingListens(f"Kafka at {bootstrap} accepts no connection; start it, or leave the address out")
     if redis_url and not redis_listens(redis_url):
-        raise NothingListens(f"Redis at {redis_url} accepts no connection; start it, or leave the address out")
+        raise NothingListens(f"Redis at {shown(redis_url)} accepts no connection; start it, or leave the address out")
+
+
+def shown(url: str) -> str:
+    """A Redis URL as people may see it: without user, password and options."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def _choose(kinds: Iterable[Kind], record: dict[Kind, Started], say: Say) -> dict[Kind, Backend]:

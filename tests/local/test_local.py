@@ -207,3 +207,10 @@ def test_the_container_gets_the_settings_of_the_local_broker_as_environment(tmp_
     words = docker_kafka(tmp_path).options(19092)
     assert "KAFKA_OFFSETS_RETENTION_MINUTES=2147483647" in words
     assert "KAFKA_ADVERTISED_LISTENERS=INTERNAL://localhost:29092,EXTERNAL://127.0.0.1:19092" in words
+
+
+def test_a_redis_that_does_not_answer_is_named_without_its_password(tmp_path: Path) -> None:
+    with pytest.raises(LocalServicesError) as refused:
+        ensure(tmp_path, redis_url="redis://user:hunter2@127.0.0.1:1/0")
+    assert "hunter2" not in str(refused.value)
+    assert "127.0.0.1:1" in str(refused.value)
