@@ -1,0 +1,102 @@
+"""Every committed file of vectors, and the rules by which answers are compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .__main__ import COMMITTED
+from .family import Case, Departure, Excluded, Family, NotCompared, Refused, Vectors
+from .runner import family_of, run, run_file
+
+FILES = sorted(COMMITTED.glob("*.json"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_the_product_answers_as_recorded(path: Path) -> None:
+    result = run_file(path)
+    assert result.total > 0
+    assert result.mismatches == [], "\n".join(result.lines())
+
+
+def case(expected: dict[str, Any], **more: Any) -> Case:
+    return {"name": "a case", "input": {}, "expected": expected, **more}
+
+
+def passes(asked: Case, got: dict[str, Any] | Exception, tolerance: dict[str, Any] | None = None) -> bool:
+    def answer(_: Case) -> dict[str, Any]:
+        if isinstance(got, Exception):
+            raise got
+        return got
+
+    return run(Vectors("v", [asked], tolerance or {}), Family(answer)).passed == 1
+
+
+def test_an_error_has_any_clear_refusal_as_its_counterpart() -> None:
+    asked = case({"error": "ValueError"})
+    assert passes(asked, Refused("an empty group"))
+    assert passes(asked, {"keep": False, "refused": "provenance"})
+    assert not passes(asked, {"keep": False})
+    assert not passes(asked, TypeError("unexpected"))
+
+
+def test_a_refusal_is_no_answer_where_one_was_recorded() -> None:
+    assert not passes(case({"keep": True}), Refused("no"))
+
+
+def test_where_rounding_decides_each_defensible_answer_is_right() -> None:
+    asked = case({"keep": True}, float_sensitive=True, expected_exact={"keep": False})
+    assert passes(asked, {"keep": True}) and passes(asked, {"keep": False})
+    inside = case({"kept": [0], "kept_float64": [0, 1]}, float_sensitive=True)
+    assert passes(inside, {"kept": [0, 1]}) and not passes(inside, {"kept": [1]})
+    weights = case({"is_weight": [1.0], "is_weight_float64": [0.9]}, weight_float_sensitive=True)
+    assert passes(weights, {"is_weight": [0.9]}) and not passes(weights, {"is_weight": [0.8]})
+
+
+def test_without_a_second_answer_either_decision_is_right_but_not_any_measurement() -> None:
+    asked = case({"keep": True, "std": 0.5}, float_sensitive=True)
+    assert passes(asked, {"keep": False, "std": 0.5})
+    assert not passes(asked, {"keep": False, "std": 0.6})
+    assert not passes(asked, {"keep": None, "std": 0.5})
+
+
+def test_near_a_threshold_only_the_recorded_answer_is_right() -> None:
+    assert not passes(case({"keep": True}, near_threshold=True), {"keep": False})
+
+
+@pytest.mark.parametrize(("kept", "right"), [([0, 1], True), ([0, 2], True), ([1, 2], False), ([0, 1, 2], False)])
+def test_a_tie_keeps_what_it_must_and_takes_any_of_the_pool(kept: list[int], right: bool) -> None:
+    expected = {"kept": [0, 1], "kept_rows": [9], "tie_must_keep": [0], "tie_pool": [1, 2], "tie_take": 1}
+    assert passes(case(expected, tie=True), {"kept": kept, "kept_rows": [7]}) is right
+
+
+def test_numbers_have_the_tolerance_of_their_field() -> None:
+    stated = {"group_scores": {"abs": 1e-6, "rel": 0.0}, "all": "exact, metrics abs 1e-3"}
+    asked = case({"group_scores": [1.0, float("nan")], "metrics": {"a": 2.0}, "kept": [1]})
+    assert passes(asked, {"group_scores": [1.0000005, float("nan")], "metrics": {"a": 2.0005}, "kept": [1]}, stated)
+    assert not passes(asked, {"group_scores": [1.00001, float("nan")], "metrics": {"a": 2.0}, "kept": [1]}, stated)
+    assert not passes(asked, {"group_scores": [1.0, 1.0], "metrics": {"a": 2.0}, "kept": [1]}, stated)
+    assert not passes(asked, {"group_scores": [1.0, float("nan")], "metrics": {}, "kept": [1]}, stated)
+    assert not passes(case({"keep": True}), {"keep": 1})
+
+
+def test_what_is_left_out_or_meant_otherwise_is_counted() -> None:
+    cases = [case({"keep": True, "n": 1}), case({"keep": True}, kind="other"), case({"keep": True}, quirk=True)]
+    family = Family(
+        lambda asked: {"keep": "quirk" not in asked, "n": NotCompared("theirs")},
+        excluded=[Excluded("another kind", lambda c: c.get("kind") == "other")],
+        departures=[Departure("ours wins", lambda c: "quirk" in c, lambda c: {"keep": False})],
+    )
+    result = run(Vectors("v", cases, {}), family)
+    assert (result.passed, result.total) == (2, 2)
+    assert "\n".join(result.lines()) == (
+        "v: 2 of 2\n  excluded: 1 × another kind\n  answers otherwise on purpose: 1 × ours wins\n"
+        "  part not compared: 1 × theirs"
+    )
+
+
+def test_a_file_belongs_to_the_family_that_its_name_begins_with() -> None:
+    with pytest.raises(KeyError, match="no such family"):
+        family_of("nothing_of_the_kind")
