@@ -116,7 +116,8 @@ class Assembler:
         evaluation = group.opened.purpose is Purpose.EVAL
         chosen = group.refillable(EVAL_ROUNDS if evaluation else self.rules.assembly.max_rounds)[:missing]
         if len(chosen) < missing:
-            yield from self._end_broken(state, n, group, Reason.RESPONSE_RETRIES_EXHAUSTED, at)
+            reason = Reason.DEADLINE if group.has_silent() else Reason.RESPONSE_RETRIES_EXHAUSTED
+            yield from self._end_broken(state, n, group, reason, at)
             return
         due = state.clock(group.opened.purpose) + self.rules.assembly.lease_ms
         for i in chosen:
@@ -226,11 +227,12 @@ class Assembler:
             else:
                 group.slots[i] = Slot(slot.round, now + self.rules.assembly.lease_ms, SlotState.WAITING, True)
                 again.append(i)
-        if now >= group.deadline or group.missing() > 0:
+        if now >= group.deadline:
             yield from self._end_broken(state, n, group, Reason.DEADLINE, at)
             return
         state.reschedule(n, group)
-        if again:
+        yield from self._make_up(state, n, group, at)
+        if again and n in state.open:
             yield self._request(state, group, again, at)
 
 

@@ -52,6 +52,10 @@ class OpenGroup:
         """Whether a lease ran out: then a request for a slot may still wait at a generator, answered or not."""
         return any(s.asked_again for s in self.slots)
 
+    def has_silent(self) -> bool:
+        """Whether a slot's lease ran out twice."""
+        return any(s.state is SlotState.SILENT for s in self.slots)
+
     def without_shared_payload(self, copy: e.ResponseScored) -> e.ResponseScored:
         """The copy of a response that is a member: their payload is one, and stays."""
         if copy.payload_key is None or all(m.payload_key != copy.payload_key for m in self.members):
@@ -63,12 +67,13 @@ class OpenGroup:
         return self.opened.group_size - len(self.members) - self.waiting()
 
     def refillable(self, rounds: int) -> list[int]:
-        """Slots that may be asked again in a next round, lowest round first, then lowest slot."""
+        """Slots whose response failed and that may be asked again in a next round: lowest round first, then slot. A
+        silent slot is not among them, since who holds it doesn't answer."""
         filled = {m.slot for m in self.members}
         free = [
             i
             for i, s in enumerate(self.slots)
-            if i not in filled and s.state is not SlotState.WAITING and s.round < rounds
+            if i not in filled and s.state is SlotState.ANSWERED and s.round < rounds
         ]
         return sorted(free, key=lambda i: (self.slots[i].round, i))
 

@@ -216,6 +216,17 @@ def test_a_silent_slot_costs_nothing_while_redundancy_covers_it() -> None:
     assert feed.state.open == {}
 
 
+def test_a_failed_slot_makes_up_for_a_silent_one_in_either_order() -> None:
+    silent_first = assembling(by(), opened("0@0", 2, redundancy=1))
+    silent_first(failed("0@0/0.1"), tick(LEASE), failed("0@0/2.1"), tick(2 * LEASE - 1))
+    assert wanted(silent_first(tick(2 * LEASE))) == [(2, 2), (0, 2)]
+    assert wanted(silent_first(failed("0@0/0.2"))) == [(0, 3)]
+    failed_first = assembling(by(), opened("0@0", 2, redundancy=1))
+    failed_first(scored("0@0/2.1"), failed("0@0/0.1"), tick(LEASE))
+    assert wanted(failed_first(tick(2 * LEASE))) == [(0, 2)]
+    assert 0 in failed_first.state.open
+
+
 def test_a_response_that_comes_after_its_lease_still_counts() -> None:
     feed = assembling(by(), opened("0@0", 2))
     feed(scored("0@0/0.1"), tick(LEASE))

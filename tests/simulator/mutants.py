@@ -78,8 +78,12 @@ MUTANTS = (
     Mutant(
         "deadline_forgotten",
         DOMAIN + "assembly.py",
-        "if now >= group.deadline or group.missing() > 0:",
-        "if now < 0:",
+        "        if now >= group.deadline:\n"
+        "            yield from self._end_broken(state, n, group, Reason.DEADLINE, at)\n"
+        "            return\n"
+        "        state.reschedule(n, group)\n"
+        "        yield from self._make_up(state, n, group, at)\n",
+        "        state.reschedule(n, group)\n",
     ),
     Mutant(
         "cancelled_group_forgotten",
