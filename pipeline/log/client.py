@@ -22,6 +22,8 @@ from pipeline.log.topics import MAX_RECORD_BYTES, PREFIX, check_run_name, group_
 
 TRANSACTION_TIMEOUT_MS: Final = 5_000
 SESSION_TIMEOUT_MS: Final = 6_000
+GONE: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001
+"""Errors that say: a broker has gone."""
 READERS: Final = f"{PREFIX}.readers"
 """The group that readers outside any group give as theirs; nothing is committed for it."""
 QUIET_S: Final = 10.0
@@ -125,11 +127,19 @@ def producer_settings(connection: Connection) -> Settings:
     }
 
 
-def transactional_producer(connection: Connection, stage: StageName) -> Producer:
-    """The producer of a stage's slot. Its `transactional.id` is stable: a restart ends what was left open."""
+def transactional_producer(connection: Connection, stage: StageName, on_outage: Callable[[], None]) -> Producer:
+    """The producer of a stage's slot. Its `transactional.id` is stable: a restart ends what was left open. `on_outage`
+    is called from its calls when a broker has gone."""
+
+    def on_error(error: KafkaError) -> None:
+        if error.code() in GONE:
+            on_outage()
+        _log_error(error)
+
     return Producer(
         {
             **producer_settings(connection),
+            "error_cb": on_error,
             "transactional.id": f"{group_name(connection.run, stage)}.{connection.slot}",
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "retry.backoff.ms": 1,

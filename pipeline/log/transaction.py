@@ -12,11 +12,13 @@ is lost → abort, `Aborted`; retriable → the same call again, within one dead
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
@@ -33,6 +35,7 @@ INIT_DEADLINE_S: Final = 60.0
 GRACE_S: Final = 10.0
 """How much longer a call may take than it was given before it counts as one that never returns."""
 
+log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
@@ -50,16 +53,31 @@ class Sink:
     """The transactional producer of a stage's slot. Creating it ends what a predecessor of the same slot left open."""
 
     def __init__(self, connection: Connection, stage: StageName) -> None:
-        self._producer: Producer = transactional_producer(connection, stage)
+        self._connection, self._stage = connection, stage
         self._crash = crash_point(stage.value)
         self._watchdog = Watchdog(stage.value)
         self._deadline = time.monotonic() + INIT_DEADLINE_S
+        self._open()
+
+    def _open(self) -> None:
+        self._outage = outage = threading.Event()
+        self._producer: Producer = transactional_producer(self._connection, self._stage, outage.set)
         self._call("init_transactions", self._producer.init_transactions)
+
+    def _renew_after_outage(self) -> None:
+        """A producer whose broker was away may look for the group's coordinator where it was, and wait there for ever
+        (github.com/confluentinc/librdkafka/issues/5456 and 5511, open in 2.16): a new one doesn't."""
+        self._producer.poll(0)
+        if self._outage.is_set():
+            log.info("new producer after an outage", stage=self._stage.value)
+            self._producer.purge()
+            self._open()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Begin now, commit on leaving. Raises Aborted (rebuild the state), Fenced or Fatal (end the process)."""
         self._deadline = time.monotonic() + DEADLINE_S
+        self._renew_after_outage()
         self._call("begin_transaction", lambda _: self._producer.begin_transaction())
         try:
             self._crash("begun")

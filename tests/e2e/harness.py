@@ -108,6 +108,12 @@ class Host:
         """Whether its log has this text."""
         return text in self.log.read_text(errors="replace")
 
+    def say_where(self) -> None:
+        """Have it write the stacks of its threads into its log."""
+        if self.exit_code is None and not self.is_frozen():
+            os.kill(self._process.pid or 0, signal.SIGUSR1)
+            time.sleep(0.2)
+
     def tail(self, lines: int = 30) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
@@ -252,7 +258,9 @@ class Run:
             for record in records:
                 name = f"{record.topic}:{type(event_of(record)).__name__}"
                 counts[name] = counts.get(name, 0) + 1
-        tails = [f"--- {host}, exit code {host.exit_code}\n{host.tail(12)}" for host in self.hosts]
+        for host in self.hosts:
+            host.say_where()
+        tails = [f"--- {host}, exit code {host.exit_code}\n{host.tail(50)}" for host in self.hosts]
         return "\n".join([str(counts), *tails])
 
     # --------------------------------------------------------------------------------------------------------- the end

@@ -5,8 +5,10 @@ The processes are forked from a server that has imported everything, so that a s
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -33,6 +35,7 @@ def run(roles: Sequence[str], flags: Sequence[str], environment: Mapping[str, st
     file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(file, 1)
     os.dup2(file, 2)
+    faulthandler.register(signal.SIGUSR1, file=os.fdopen(os.dup(file), "w"))
     os.environ.update(environment)
     sys.argv = ["consumers", *flags]
     if len(roles) == 1:
