@@ -1,0 +1,29 @@
+"""How a family of vectors says where the product means to answer otherwise, or with other digits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isclose
+from typing import Any
+
+from ..family import Departure, NotCompared
+
+REFUSED: Mapping[str, Any] = {"refused": True}
+
+
+def departure(why: str, names: list[str], expected: Mapping[str, Any]) -> Departure:
+    """The cases of these names have one answer: `expected`."""
+    return Departure(why, lambda case: case["name"] in names, lambda case: expected)
+
+
+def numbered(name: str, last: int) -> list[str]:
+    """name, name_2, …, name_last."""
+    return [name, *(f"{name}_{i}" for i in range(2, last + 1))]
+
+
+def roughly(got: list[float], recorded: list[float], absolute: float, why: str) -> Any:
+    """`got`, or nothing more to compare if all of it is as near as that, where the file states no such tolerance."""
+    near = len(got) == len(recorded) and all(
+        isclose(g, r, rel_tol=0.0, abs_tol=absolute) for g, r in zip(got, recorded, strict=True)
+    )
+    return NotCompared(why) if near else got
