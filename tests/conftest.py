@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from pipeline.local import LocalKafka, LocalRedis, Services, down, ensure
@@ -32,6 +33,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and (state := os.environ.pop(_STATE, None)):
         down(Path(state), wipe=True)
         shutil.rmtree(state)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_logs() -> Iterator[None]:
+    """A test that configures logs does so for itself: its standard error is closed after it."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

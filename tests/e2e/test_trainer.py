@@ -68,7 +68,7 @@ def test_a_batch_is_trained_again_without_a_second_report_when_no_checkpoint_cov
     assert '"steps": 3' in run.weights()
 
 
-def test_a_trainer_that_was_frozen_in_a_step_drops_it_when_a_standby_has_taken_over(
+def test_a_trainer_that_was_frozen_in_a_step_drops_it_or_is_refused_when_a_standby_has_taken_over(
     make_run: Callable[..., Run], undisturbed: str
 ):
     run = make_run(**STEADY)
@@ -82,10 +82,11 @@ def test_a_trainer_that_was_frozen_in_a_step_drops_it_when_a_standby_has_taken_o
     run.release("train-3")
     run.reached("train-4")
     first.thaw()
-    run.until(lambda: first.said('"event": "lost"'), "it notices")
+    run.until(lambda: first.said('"event": "lost"') or first.exit_code is not None, "it notices")
     run.release("train-4")
     run.finish()
-    run.ended_well(front, first, second)
+    run.ended_well(front, second)
+    assert first.wait() in (0, Fenced.exit_code), first.tail()
     _nothing_was_overwritten(run, undisturbed)
 
 
