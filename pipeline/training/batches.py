@@ -9,7 +9,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from pipeline.training.advantages import AdvantageConfig, group_advantages
+from pipeline.training.advantages import AdvantageConfig, advantages
 from pipeline.training.rows import Frame
 from pipeline.training.rows import IdType as IdType
 from pipeline.training.rows import Layout as Layout
@@ -128,12 +128,5 @@ def build(
 
 
 def _advantages(rows: Sequence[Row], config: AdvantageConfig) -> list[float]:
-    members: dict[int, list[int]] = {}
-    for index, row in enumerate(rows):
-        members.setdefault(row.group, []).append(index)
-    values = [0.0] * len(rows)
-    for indices in members.values():
-        rewards, cut = [rows[i].reward for i in indices], [rows[i].truncated for i in indices]
-        for index, value in zip(indices, group_advantages(rewards, config, cut), strict=True):
-            values[index] = value
-    return values
+    cut = [row.truncated for row in rows]
+    return advantages([row.reward for row in rows], [row.group for row in rows], config, cut)

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from pipeline.training.advantages import AdvantageConfig, group_advantages
+from pipeline.training.advantages import AdvantageConfig, advantages, group_advantages, positional_groups
 
 GRPO, DR_GRPO, LEAVE_ONE_OUT = AdvantageConfig(), AdvantageConfig("dr_grpo"), AdvantageConfig("leave_one_out")
 
@@ -64,7 +64,43 @@ def test_a_reward_that_is_not_finite_is_refused(reward: float) -> None:
         group_advantages([0.0, reward], GRPO)
 
 
-@pytest.mark.parametrize("options", [{"kind": "median"}, {"eps": -1.0}, {"eps": math.nan}])
+@pytest.mark.parametrize(
+    "options", [{"kind": "median"}, {"eps": -1.0}, {"eps": math.nan}, {"centre": "row"}, {"scale": "row"}, {"ddof": 2}]
+)
 def test_a_wrong_configuration_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         AdvantageConfig(**options)
+
+
+def test_labelled_groups_know_nothing_of_each_other() -> None:
+    rewards, groups = [1.0, 5.0, 0.0, 7.0, 0.5, 5.0], ["a", "b", "a", "b", "a", "b"]
+    expected = {"a": iter(group_advantages(rewards[::2], GRPO)), "b": iter(group_advantages(rewards[1::2], GRPO))}
+    assert advantages(rewards, groups, GRPO) == [next(expected[group]) for group in groups]
+
+
+def test_mean_and_deviation_can_be_the_batchs() -> None:
+    rewards, groups = [1.0, 0.0, 4.0, 2.0], [0, 0, 1, 1]
+    mean, std = statistics.fmean(rewards), statistics.stdev(rewards)
+    config = AdvantageConfig(centre="batch", scale="batch", eps=0.0)
+    assert advantages(rewards, groups, config) == pytest.approx([(r - mean) / std for r in rewards])
+    residual = statistics.stdev([0.5, -0.5, 1.0, -1.0])
+    config = AdvantageConfig(scale="residual", eps=0.0)
+    assert advantages(rewards, groups, config) == pytest.approx([d / residual for d in (0.5, -0.5, 1.0, -1.0)])
+    assert advantages(rewards, groups, AdvantageConfig(centre="none", scale="none")) == rewards
+
+
+def test_a_deviation_can_be_too_small_to_divide_by() -> None:
+    assert group_advantages([0.0, 1e-6], AdvantageConfig(min_std=1e-6)) == [0.0, 0.0]
+    assert group_advantages([0.0, 2e-6], AdvantageConfig(min_std=1e-6))[1] > 0.0
+
+
+def test_a_member_that_does_not_count_may_have_any_reward() -> None:
+    config = AdvantageConfig("dr_grpo", exclude_truncated=True)
+    assert group_advantages([1.0, math.nan, 0.0], config, [False, True, False]) == [0.5, 0.0, -0.5]
+
+
+def test_groups_by_position_are_whole() -> None:
+    assert positional_groups(6, 3) == [0, 0, 0, 1, 1, 1] and positional_groups(0, 4) == []
+    for responses, size in ((7, 4), (3, 0)):
+        with pytest.raises(ValueError, match="no groups"):
+            positional_groups(responses, size)
