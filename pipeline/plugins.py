@@ -12,6 +12,7 @@ from typing_extensions import get_protocol_members
 
 from pipeline.config.errors import ConfigError, nearest, shown
 from pipeline.config.models import DecisionConfig
+from pipeline.domain.rules import FilterRule, Rules
 from pipeline.sdk import Engine, Learner, PromptSource, Verifier
 
 
@@ -51,6 +52,11 @@ def learner(config: DecisionConfig) -> Learner:
     """What trains."""
     made: Learner = build(config.learner.factory, config.seed, config.learner.options, "learner.factory", Learner)
     return made
+
+
+def group_filters(rules: Rules) -> Callable[[FilterRule], Any]:
+    """Builds the callables of the custom group filters that a run names."""
+    return lambda rule: build(rule.args["factory"], rules.seed, rule.args["options"], "filters.custom.factory")
 
 
 def build(factory: str, seed: int, options: Mapping[str, Any], what: str, port: Any = None) -> Any:

@@ -23,11 +23,14 @@ def mean(values: Sequence[float]) -> float:
 
 
 def sample_std(values: Sequence[float], ddof: int = 1) -> float:
-    """The standard deviation with `ddof`, by exact sums; 0.0 for up to `ddof` values, NaN for what is not finite."""
+    """The standard deviation with `ddof`, by exact sums; 0.0 for up to `ddof` values and for equal ones, NaN for what
+    is not finite."""
     n = len(values)
     if n <= ddof:
         return 0.0
     middle = mean(values)
+    if not isfinite(middle) or min(values) == max(values):
+        return middle - middle
     return sqrt(total((v - middle) * (v - middle) for v in values) / (n - ddof))
 
 

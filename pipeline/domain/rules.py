@@ -34,13 +34,23 @@ class FilterRule:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardRule:
+    """A guard: its type and its arguments, as configured."""
+
+    type: str
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class DomainRules:
-    """A domain's share of a batch (`quota`, groups) and its filter chain."""
+    """A domain's share of a batch (`quota`, groups), its filter chain, its guard, and filters without effect."""
 
     name: str
     quota: int
     filters: tuple[FilterRule, ...]
     filter_hash: str
+    guard: GuardRule | None = None
+    shadows: tuple[FilterRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,5 +152,10 @@ _PLAIN = tuple(n for n in _names(Rules) if n not in ("domains", "assembly", "eva
 
 
 def _domain(d: Mapping[str, Any]) -> DomainRules:
-    chain = tuple(FilterRule(f["type"], {k: v for k, v in f.items() if k != "type"}) for f in d["filters"])
-    return DomainRules(d["name"], d["quota"], chain, d["filter_hash"])
+    chain, shadows = (tuple(FilterRule(*_typed(f)) for f in d.get(key, ())) for key in ("filters", "shadow_filters"))
+    guard = GuardRule(*_typed(d["guard"])) if "guard" in d else None
+    return DomainRules(d["name"], d["quota"], chain, d["filter_hash"], guard, shadows)
+
+
+def _typed(written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    return written["type"], {key: value for key, value in written.items() if key != "type"}

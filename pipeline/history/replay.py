@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from pipeline import plugins
 from pipeline.domain import events as e
 from pipeline.domain.assembly import Assembler
 from pipeline.domain.batching import Batcher
@@ -91,7 +92,7 @@ def stages(rules: Rules, members: MembersCodec, seen: PromptsSeen, sources: Sour
         Batcher(rules),
         Reaper(members),
         Assembler(rules, members),
-        Filter(rules, members),
+        Filter(rules, members, plugins.group_filters(rules)),
         DiscardReaper(),
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 from pipeline.domain.events import Member
 from pipeline.domain.vocabulary import ConstantClass, Reason
@@ -11,7 +12,8 @@ from pipeline.domain.vocabulary import ConstantClass, Reason
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`reason` None keeps the group. `measured` and `threshold` were compared, `metric` is the number looked at."""
+    """`reason` None keeps the group. `measured` and `threshold` were compared, `metric` is the number looked at.
+    `ends_run`: the group is rejected and the run ends."""
 
     filter: str
     reason: Reason | None
@@ -22,6 +24,7 @@ class Finding:
     metric_name: str = ""
     detail: str | None = None
     measurements: dict[str, float] = field(default_factory=dict)
+    ends_run: bool = False
 
 
 GroupFilter = Callable[[Sequence[Member]], Finding]
@@ -38,3 +41,16 @@ def metric_values(members: Sequence[Member], metric: str) -> list[float] | None:
             values = [m.components.get(metric) for m in members]
     known = [v for v in values if v is not None]
     return known if len(known) == len(values) else None
+
+
+def ungraded(name: str, metric: str) -> Finding:
+    """The rejection of a group in which a member lacks the number."""
+    return Finding(name, Reason.UNGRADED, metric=metric, metric_name=f"drop_{Reason.UNGRADED}")
+
+
+def non_finite(name: str, metric: str, values: Sequence[float], statistic: float) -> Finding | None:
+    """The rejection of a group with a number, or a statistic of them, that is not finite; else None."""
+    if isfinite(statistic) and all(map(isfinite, values)):
+        return None
+    reason = Reason.NON_FINITE_REWARD
+    return Finding(name, reason, metric=metric, metric_name=f"drop_{reason}", detail=f"{values[:8]}")

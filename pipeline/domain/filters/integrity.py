@@ -1,23 +1,45 @@
-"""The checks that come before every configured filter: is this a whole group with known, finite rewards?"""
+"""The checks that come before every other filter: is this a whole group with known, finite rewards?"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
+from typing import Any
 
 from pipeline.domain.events import Member
-from pipeline.domain.filters.finding import Finding
+from pipeline.domain.filters.finding import Finding, GroupFilter
 from pipeline.domain.grouping import mean
 from pipeline.domain.vocabulary import Failure, Reason
 
+INTEGRITY = "integrity"
 _OF_FAILURE = {Failure.TIMEOUT: Reason.TIMEOUT, Failure.ENV_FAILED: Reason.ENV_FAILED, Failure.EMPTY: Reason.EMPTY}
 
 
-def integrity(members: Sequence[Member], group_size: int) -> Finding:
-    """provenance, aborted, missing or ungraded, non-finite; in this order."""
+def whole(members: Sequence[Member], group_size: int) -> Finding:
+    """As many members as the group has slots, each in a slot of its own."""
     slots = {m.slot for m in members}
     if len(members) != group_size or len(slots) != group_size:
         return _broken(Reason.PROVENANCE, f"{len(members)} members in {len(slots)} slots, expected {group_size}")
+    return Finding(INTEGRITY, None)
+
+
+def provenance(args: Mapping[str, Any]) -> GroupFilter:
+    """With `one_version`: rejects members of more than one policy version, or of one that isn't known."""
+    if not args["one_version"]:
+        return lambda members: Finding("provenance", None)
+
+    def decide(members: Sequence[Member]) -> Finding:
+        versions = {v for m in members for v in (m.oldest_version, m.newest_version)}
+        if len(versions) == 1 and min(versions) >= 0:
+            return Finding("provenance", None)
+        reason, detail = Reason.PROVENANCE, f"policy versions {sorted(versions)[:8]}, expected one"
+        return Finding("provenance", reason, len(versions), 1, metric_name=f"drop_{reason}", detail=detail)
+
+    return decide
+
+
+def graded(members: Sequence[Member]) -> Finding:
+    """aborted, missing or ungraded, non-finite; in this order."""
     for member in members:
         if member.failure is Failure.ABORTED:
             return _broken(Reason.ABORTED, f"slot {member.slot} was aborted")
@@ -28,8 +50,8 @@ def integrity(members: Sequence[Member], group_size: int) -> Finding:
     rewards = [m.reward for m in members if m.reward is not None]
     if not all(map(isfinite, rewards)) or not isfinite(mean(rewards)):
         return _broken(Reason.NON_FINITE_REWARD, f"rewards {rewards[:8]}")
-    return Finding("integrity", None)
+    return Finding(INTEGRITY, None)
 
 
 def _broken(reason: Reason, detail: str) -> Finding:
-    return Finding("integrity", reason, metric_name=f"drop_{reason}", detail=detail)
+    return Finding(INTEGRITY, reason, metric_name=f"drop_{reason}", detail=detail)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
 from pipeline.domain import events as e
 from pipeline.domain.filters.chain import Chain
+from pipeline.domain.filters.custom import Customs
 from pipeline.domain.filters.finding import Finding
+from pipeline.domain.filters.guard import GuardState
+from pipeline.domain.filters.integrity import INTEGRITY
 from pipeline.domain.grouping import mean
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import InvariantBroken, MembersCodec, Output, StageName, Topic
@@ -18,30 +21,31 @@ from pipeline.domain.vocabulary import Grading, Purpose, Reason, category_of
 
 @dataclass(slots=True)
 class Verdicts:
-    """How many groups a partition has decided."""
+    """How many groups a partition has decided, and what the guards of its domains remember."""
 
     partition: int
     accepted: int = 0
     rejected: int = 0
+    guards: dict[str, GuardState] = field(default_factory=dict)
 
 
 class Filter:
-    """Step of the filter, one state per partition of `groups`."""
+    """Step of the filter, one state per partition of `groups`. `customs` gives the callables of custom filters."""
 
     name = StageName.FILTER
     state_type: type[Any] | None = Verdicts
 
-    def __init__(self, rules: Rules, members: MembersCodec) -> None:
+    def __init__(self, rules: Rules, members: MembersCodec, customs: Customs | None = None) -> None:
         self.members = members
-        self.chains = {d.name: Chain(d) for d in rules.domains}
+        self.chains = {d.name: Chain(d, customs) for d in rules.domains}
 
     def initial(self, partition: int) -> Verdicts:
         """Nothing is decided."""
-        return Verdicts(partition)
+        return Verdicts(partition, guards={d: GuardState() for d, chain in self.chains.items() if chain.guard})
 
     def entries(self, state: Verdicts) -> int:
-        """The default chain remembers nothing of single groups."""
-        return 1
+        """Filters remember nothing of single groups; guards do, of a window."""
+        return 1 + sum([len(guard.recent) for guard in state.guards.values()])
 
     def step(self, state: Verdicts, event: e.Event) -> Iterator[Output]:
         """Fold one record of `groups`."""
@@ -49,7 +53,8 @@ class Filter:
             case e.GroupAssembled(purpose=Purpose.EVAL):
                 yield Output(Topic.LEDGER, 0, self._evaluated(event))
             case e.GroupAssembled():
-                yield Output(Topic.LEDGER, 0, self._verdict(state, event))
+                for answer in self._verdict(state, event):
+                    yield Output(Topic.LEDGER, 0, answer)
             case e.Undecodable():
                 if event.by_assembler:
                     yield Output(Topic.LEDGER, 0, _undecodable(event))
@@ -58,14 +63,25 @@ class Filter:
             case _:
                 raise InvariantBroken(f"the filter cannot take {type(event).__name__}")
 
-    def _verdict(self, state: Verdicts, event: e.GroupAssembled) -> e.GroupAccepted | e.GroupRejected:
-        chain = self.chains[event.prompt.domain]
-        finding = chain.decide(self.members.decode(event.members), event.group_size)
-        if finding.reason is None:
+    def _verdict(self, state: Verdicts, event: e.GroupAssembled) -> Iterator[e.Event]:
+        domain = event.prompt.domain
+        chain, members = self.chains[domain], self.members.decode(event.members)
+        finding = chain.decide(members, event.group_size)
+        kept, guard_state = False, dict[str, float]()
+        if chain.guard is not None:
+            guard = state.guards[domain]
+            kept = chain.guard.keeps(guard, finding.reason)
+            guard_state = chain.guard.told(guard)
+        shadows = () if finding.reason and finding.filter == INTEGRITY else chain.shadows(members)
+        ruling = Ruling(finding, chain.filter_hash, guard_state, kept, shadows)
+        if finding.reason is None or kept:
             state.accepted += 1
-            return _accepted(event, finding, chain.filter_hash)
+            yield _accepted(event, ruling)
+            return
         state.rejected += 1
-        return _rejected(event, finding, finding.reason, chain.filter_hash)
+        yield _rejected(event, ruling, finding.reason)
+        if finding.ends_run:
+            yield e.StageFailed(self.name.value, event.group_id, finding.detail or "", event.at)
 
     def _evaluated(self, event: e.GroupAssembled) -> e.GroupEvaluated:
         members = self.members.decode(event.members)
@@ -87,20 +103,33 @@ class Filter:
         )
 
 
-def _accepted(event: e.GroupAssembled, finding: Finding, filter_hash: str) -> e.GroupAccepted:
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """Everything that decides about a group: what the filters found, and whether the guard overruled them."""
+
+    finding: Finding
+    filter_hash: str
+    guard_state: dict[str, float]
+    kept_by_guard: bool
+    shadows: tuple[e.ShadowVerdict, ...]
+
+
+def _accepted(event: e.GroupAssembled, ruling: Ruling) -> e.GroupAccepted:
+    finding = ruling.finding
     return e.GroupAccepted(
         event.group_id, event.prompt, event.group_size, event.members, event.payload_bytes, event.largest_payload,
         event.oldest_version, event.newest_version, event.scores, finding.filter, finding.measured, finding.threshold,
-        finding.measurements, filter_hash, {}, False, (), event.at,
+        finding.measurements, ruling.filter_hash, ruling.guard_state, ruling.kept_by_guard, ruling.shadows, event.at,
     )  # fmt: skip
 
 
-def _rejected(event: e.GroupAssembled, finding: Finding, reason: Reason, filter_hash: str) -> e.GroupRejected:
+def _rejected(event: e.GroupAssembled, ruling: Ruling, reason: Reason) -> e.GroupRejected:
+    finding = ruling.finding
     return e.GroupRejected(
         event.group_id, event.prompt, reason, category_of(reason), finding.constant_class, finding.metric,
         finding.metric_name, finding.detail, event.members, event.payload_bytes, event.largest_payload,
         event.oldest_version, event.newest_version, event.scores, finding.filter, finding.measured, finding.threshold,
-        finding.measurements, filter_hash, {}, (), event.at,
+        finding.measurements, ruling.filter_hash, ruling.guard_state, ruling.shadows, event.at,
     )  # fmt: skip
 
 

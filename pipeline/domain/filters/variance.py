@@ -1,45 +1,79 @@
-"""zero_std: a group whose rewards are all the same teaches a group-relative advantage nothing."""
+"""Filters of the spread: a group whose rewards are all the same teaches a group-relative advantage nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 from pipeline.domain.events import Member
-from pipeline.domain.filters.finding import Finding, GroupFilter, metric_values
+from pipeline.domain.filters.finding import Finding, GroupFilter, metric_values, non_finite, ungraded
 from pipeline.domain.grouping import sample_std
-from pipeline.domain.vocabulary import ConstantClass, Reason
+from pipeline.domain.vocabulary import ConstantClass, FinishReason, Reason
 
 
 def zero_std(args: Mapping[str, Any]) -> GroupFilter:
     """Rejects when not (std > tol), std with ddof 1. `tol`: in units of the metric; `metric`: reward, raw or a
     component; `max_reward`: what `all_max` means. After check_reward_nonzero_std of slime and MILES."""
-    tol, metric, top = float(args["tol"]), str(args["metric"]), float(args["max_reward"])
+    return lambda members: _constant("zero_std", members, args, "std")
+
+
+def finished_zero_std(args: Mapping[str, Any]) -> GroupFilter:
+    """zero_std over the members that weren't cut off at their length limit; fewer than two: rejected. A kept group
+    stays whole. After the finished-response filter of open-instruct."""
+
+    def decide(members: Sequence[Member]) -> Finding:
+        finished = [m for m in members if m.finish_reason is not FinishReason.LENGTH]
+        count = {"finished": float(len(finished))}
+        if len(finished) >= 2:
+            return _constant("finished_zero_std", finished, args, "std_finished", count)
+        reason = Reason.INSUFFICIENT_FINISHED_RESPONSES
+        return Finding("finished_zero_std", reason, count["finished"], 2.0, metric_name=f"drop_{reason}",
+                       measurements=count)  # fmt: skip
+
+    return decide
+
+
+def std_filter(args: Mapping[str, Any]) -> GroupFilter:
+    """Rejects when std ≤ std_threshold, std with `ddof`; a group of one is kept. After std_filter of ROLL."""
+    threshold, ddof, metric = float(args["std_threshold"]), int(args["ddof"]), str(args["metric"])
+    key = f"{metric}_std" if ddof == 1 else f"{metric}_std_ddof{ddof}"
 
     def decide(members: Sequence[Member]) -> Finding:
         values = metric_values(members, metric)
         if values is None:
-            return Finding("zero_std", Reason.UNGRADED, metric=metric, metric_name=f"drop_{Reason.UNGRADED}")
-        std = sample_std(values)
-        if not isfinite(std):
-            reason = Reason.NON_FINITE_REWARD
-            return Finding("zero_std", reason, metric=metric, metric_name=f"drop_{reason}", detail=f"{values[:8]}")
-        measurements = {f"{metric}_std": std}
-        if std > tol:
-            return Finding("zero_std", None, std, tol, metric, measurements=measurements)
-        return Finding(
-            "zero_std",
-            Reason.ZERO_STD,
-            std,
-            tol,
-            metric,
-            constant_class(values, top),
-            f"drop_zero_std_{round(values[0], 1) + 0.0}",
-            measurements=measurements,
-        )
+            return ungraded("std_filter", metric)
+        std = sample_std(values, ddof)
+        if broken := non_finite("std_filter", metric, values, std):
+            return broken
+        if len(members) == 1:
+            return Finding("std_filter", None, metric=metric)
+        reason = Reason.STD if std <= threshold else None
+        name = f"drop_{reason}" if reason else ""
+        return Finding("std_filter", reason, std, threshold, metric, metric_name=name, measurements={key: std})
 
     return decide
+
+
+def _constant(
+    name: str,
+    members: Sequence[Member],
+    args: Mapping[str, Any],
+    key: str,
+    more: Mapping[str, float] | None = None,
+) -> Finding:
+    tol, metric, top = float(args["tol"]), str(args["metric"]), float(args["max_reward"])
+    values = metric_values(members, metric)
+    if values is None:
+        return ungraded(name, metric)
+    std = sample_std(values)
+    if broken := non_finite(name, metric, values, std):
+        return broken
+    measurements = {f"{metric}_{key}": std, **(more or {})}
+    if std > tol:
+        return Finding(name, None, std, tol, metric, measurements=measurements)
+    label = f"drop_zero_std_{round(min(values), 1) + 0.0}"
+    kind = constant_class(values, top)
+    return Finding(name, Reason.ZERO_STD, std, tol, metric, kind, label, measurements=measurements)
 
 
 def constant_class(values: Sequence[float], top: float) -> ConstantClass:

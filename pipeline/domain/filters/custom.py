@@ -1,0 +1,52 @@
+"""custom: a callable of the user's own, which the shell builds. It must decide by its argument alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pipeline.domain.events import Member
+from pipeline.domain.filters.finding import Finding, GroupFilter
+from pipeline.domain.rules import FilterRule
+from pipeline.domain.vocabulary import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a custom filter may answer instead of a plain bool. `why` is told with a rejection."""
+
+    keep: bool
+    why: str | None = None
+    measured: float | None = None
+    threshold: float | None = None
+
+
+Custom = Callable[[Sequence[Member]], "bool | Opinion"]
+Customs = Callable[[FilterRule], Custom]
+"""Gives the callable that a rule of type `custom` names."""
+
+
+def custom(rule: FilterRule, judge: Custom) -> GroupFilter:
+    """Rejects what the callable says. An exception, or an answer of another type, is a decision by `on_error`: reject
+    (filter_error), keep, or raise (reject, and end the run)."""
+    factory, on_error = str(rule.args["factory"]), str(rule.args["on_error"])
+
+    def decide(members: Sequence[Member]) -> Finding:
+        try:
+            opinion = judge(members)
+            if isinstance(opinion, bool):
+                opinion = Opinion(opinion)
+            if not isinstance(opinion, Opinion):
+                raise TypeError(f"answered {type(opinion).__name__}; expected a bool or an Opinion")
+        except Exception as error:
+            if on_error == "keep":
+                return Finding("custom", None, measurements={"filter_errors": 1.0})
+            reason, detail = Reason.FILTER_ERROR, f"{factory}: {type(error).__name__}: {error}"
+            return Finding("custom", reason, metric_name=f"drop_{reason}", detail=detail, ends_run=on_error == "raise")
+        if opinion.keep:
+            return Finding("custom", None, opinion.measured, opinion.threshold)
+        reason, detail = Reason.CUSTOM, f"{factory}: {opinion.why}" if opinion.why else factory
+        return Finding("custom", reason, opinion.measured, opinion.threshold, metric_name=f"drop_{reason}",
+                       detail=detail)  # fmt: skip
+
+    return decide

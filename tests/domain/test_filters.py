@@ -1,0 +1,209 @@
+"""Each filter of the catalogue: what it rejects, with which reason, on which number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipeline.domain import events as e
+from pipeline.domain.filters.chain import FILTERS, Chain
+from pipeline.domain.filters.custom import Opinion
+from pipeline.domain.filters.finding import Finding
+from pipeline.domain.filters.stage import Filter
+from pipeline.domain.rules import DomainRules, FilterRule
+from pipeline.domain.vocabulary import ConstantClass, Failure, FinishReason, Grading, Reason
+
+from .given import MEMBERS, Feed, assembled, member, members, rules
+
+ARGS: dict[str, dict[str, Any]] = {
+    "provenance": {"one_version": True},
+    "no_filter": {},
+    "drop_flag": {},
+    "finished_zero_std": {"tol": 1e-8, "metric": "reward", "max_reward": 1.0},
+    "zero_std": {"tol": 1e-8, "metric": "reward", "max_reward": 1.0},
+    "std_filter": {"std_threshold": 0.5, "ddof": 1, "metric": "reward"},
+    "mean_filter": {"threshold_down": None, "threshold_up": None, "metric": "reward"},
+    "band": {"low": 0.25, "high": 0.75, "metric": "reward"},
+    "custom": {"factory": "mine:Filter", "options": {}, "on_error": "reject"},
+}
+
+
+def rule(type: str, **changes: Any) -> FilterRule:
+    return FilterRule(type, ARGS[type] | changes)
+
+
+def decide(who: Sequence[e.Member], *chain: FilterRule, judge: Any = None) -> Finding:
+    return Chain(DomainRules("maths", 1, chain, "hash"), lambda _: judge).decide(who, len(who))
+
+
+def reason(values: Sequence[float], type: str, **changes: Any) -> Reason | None:
+    return decide(members(values), rule(type, **changes)).reason
+
+
+def test_the_order_of_a_chain_is_fixed_however_it_is_written() -> None:
+    who = [member(0, 0.0, drop_flag=True), member(1, 0.0)]
+    both = [rule("band"), rule("zero_std"), rule("drop_flag")]
+    assert decide(who, *both).reason is decide(who, *reversed(both)).reason is Reason.DROP_FLAG
+    constant = decide(members([0.0, 0.0]), *both)
+    assert (constant.reason, constant.measurements) == (Reason.ZERO_STD, {"flagged": 0.0, "reward_std": 0.0})
+    assert [*ARGS][:-1] == [*FILTERS]
+
+
+def test_a_kept_group_tells_the_last_number_that_was_measured() -> None:
+    found = decide(members([0.0, 1.0]), rule("custom"), rule("zero_std"), judge=lambda who: True)
+    assert (found.filter, found.threshold) == ("zero_std", 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("versions", "kept"), [([(3, 3), (3, 3)], True), ([(3, 3), (4, 4)], False), ([(3, 4), (3, 4)], False),
+                           ([(-1, -1), (-1, -1)], False)],
+)  # fmt: skip
+def test_one_version_asks_for_one_known_policy(versions: list[tuple[int, int]], kept: bool) -> None:
+    who = [member(i, float(i), oldest_version=old, newest_version=new) for i, (old, new) in enumerate(versions)]
+    assert (decide(who, rule("provenance")).reason is None) is kept
+    assert decide(who, rule("provenance", one_version=False)).reason is None
+
+
+def test_provenance_comes_before_what_is_aborted_and_that_before_what_is_ungraded() -> None:
+    who = [member(0, None), member(1, None, failure=Failure.ABORTED), member(2, 1.0, newest_version=5)]
+    assert decide(who, rule("provenance")).reason is Reason.PROVENANCE
+    assert decide(who, rule("no_filter")).reason is Reason.ABORTED
+    assert decide(who[::2], rule("no_filter")).reason is Reason.UNGRADED
+
+
+@pytest.mark.parametrize("flag", ["drop_flag", "env_timeout", "env_failed"])
+def test_a_flagged_trajectory_drops_its_group(flag: str) -> None:
+    found = decide([member(0), member(1, **{flag: True})], rule("drop_flag"))
+    assert (found.reason, found.measured, found.threshold) == (Reason.DROP_FLAG, 1.0, 0.0)
+    assert (found.metric_name, found.detail) == ("drop_drop_flag", "slots [1]")
+    assert decide([member(0), member(1)], rule("drop_flag")).reason is None
+
+
+def test_a_failed_trajectory_that_its_verifier_calls_zero_is_flagged() -> None:
+    assert decide([member(0), member(1, 0.0, grading=Grading.FAILED)], rule("drop_flag")).reason is Reason.DROP_FLAG
+
+
+def test_std_filter_is_inclusive_and_knows_both_conventions() -> None:
+    values = [0.0, 1.0]
+    assert reason(values, "std_filter", std_threshold=0.5) is None
+    assert reason(values, "std_filter", std_threshold=0.5, ddof=0) is Reason.STD
+    assert reason(values, "std_filter", std_threshold=0.7071067811865476) is Reason.STD
+    assert reason([1.0, 1.0], "std_filter", std_threshold=-1.0) is None
+    assert decide(members(values), rule("std_filter", ddof=0)).measurements == {"reward_std_ddof0": 0.5}
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_std_filter_keeps_a_group_of_one(ddof: int) -> None:
+    found = decide(members([1.0]), rule("std_filter", ddof=ddof))
+    assert (found.reason, found.measured) == (None, None)
+
+
+def test_mean_filter_rejects_on_both_bounds() -> None:
+    bounds = {"threshold_down": 0.0, "threshold_up": 1.0}
+    assert reason([0.0, 0.0], "mean_filter", **bounds) is Reason.MEAN_LOW
+    assert reason([1.0, 1.0], "mean_filter", **bounds) is Reason.MEAN_HIGH
+    assert reason([0.0, 1.0], "mean_filter", **bounds) is None
+    assert reason([-1e308, 1e308], "mean_filter") is None
+    found = decide(members([0.0, 0.5]), rule("mean_filter", **bounds))
+    assert (found.measured, found.threshold, found.measurements) == (0.25, 0.0, {"reward_mean": 0.25})
+    assert decide(members([1.0]), rule("mean_filter")).threshold is None
+
+
+def test_a_band_keeps_its_bounds() -> None:
+    assert [reason([v], "band") for v in (0.25, 0.5, 0.75)] == [None] * 3
+    low, high = (decide(members([v]), rule("band")) for v in (0.0, 1.0))
+    assert (low.reason, low.threshold, high.reason, high.threshold) == (Reason.BAND, 0.25, Reason.BAND, 0.75)
+
+
+def finished(*members_: tuple[float, bool]) -> Finding:
+    who = [
+        member(i, r, finish_reason=FinishReason.STOP if done else FinishReason.LENGTH)
+        for i, (r, done) in enumerate(members_)
+    ]
+    return decide(who, rule("finished_zero_std"))
+
+
+def test_finished_zero_std_looks_at_the_finished_members_alone() -> None:
+    constant = finished((1.0, True), (1.0, True), (0.0, False))
+    assert (constant.reason, constant.constant_class) == (Reason.ZERO_STD, ConstantClass.ALL_MAX)
+    assert (constant.metric_name, constant.measured) == ("drop_zero_std_1.0", 0.0)
+    assert finished((1.0, True), (0.0, True), (0.0, False)).reason is None
+
+
+def test_fewer_than_two_finished_members_are_insufficient() -> None:
+    found = finished((1.0, True), (0.0, False), (0.0, False))
+    assert (found.reason, found.measured, found.threshold) == (Reason.INSUFFICIENT_FINISHED_RESPONSES, 1.0, 2.0)
+    assert found.metric_name == "drop_insufficient_finished_responses"
+
+
+def test_the_label_of_a_nearly_constant_group_depends_on_no_order() -> None:
+    values = [0.05, 0.05 - 1e-10]
+    assert decide(members(values), rule("zero_std")).metric_name == "drop_zero_std_0.0"
+    assert decide(members(values[::-1]), rule("zero_std")).metric_name == "drop_zero_std_0.0"
+
+
+def test_a_large_constant_group_is_constant() -> None:
+    assert reason([123456789.1] * 3, "zero_std") is Reason.ZERO_STD
+
+
+def test_a_custom_filter_answers_with_a_bool_or_an_opinion() -> None:
+    who = members([0.0, 1.0])
+    assert decide(who, rule("custom"), judge=lambda who: True).reason is None
+    plain = decide(who, rule("custom"), judge=lambda who: False)
+    assert (plain.reason, plain.detail, plain.metric_name) == (Reason.CUSTOM, "mine:Filter", "drop_custom")
+    told = decide(who, rule("custom"), judge=lambda who: Opinion(False, "too short", 3.0, 5.0))
+    assert (told.detail, told.measured, told.threshold) == ("mine:Filter: too short", 3.0, 5.0)
+
+
+def broken(who: Sequence[e.Member]) -> bool:
+    raise RuntimeError("no such table")
+
+
+@pytest.mark.parametrize(("judge", "why"), [(broken, "RuntimeError: no such table"), (lambda who: 1, "TypeError: ")])
+def test_what_a_custom_filter_raises_is_a_decision_by_policy(judge: Any, why: str) -> None:
+    who = members([0.0, 1.0])
+    found = decide(who, rule("custom"), judge=judge)
+    assert (found.reason, found.ends_run) == (Reason.FILTER_ERROR, False)
+    assert found.detail is not None and why in found.detail
+    kept = decide(who, rule("custom", on_error="keep"), judge=judge)
+    assert (kept.reason, kept.measurements) == (None, {"filter_errors": 1.0})
+    assert decide(who, rule("custom", on_error="raise"), judge=judge).ends_run
+
+
+def stage(*chain: FilterRule, shadows: Sequence[FilterRule] = (), judge: Any = None) -> Feed:
+    domain = DomainRules("maths", 1, chain, "hash", shadows=tuple(shadows))
+    return Feed(Filter(replace(rules(), domains=(domain,)), MEMBERS, lambda _: judge))
+
+
+def test_a_custom_filter_that_raises_may_end_the_run_with_its_group() -> None:
+    answers = stage(rule("custom", on_error="raise"), judge=broken)(assembled("0@0", members([0.0, 1.0]), 2))
+    rejected, failed = answers
+    assert isinstance(rejected, e.GroupRejected) and rejected.reason is Reason.FILTER_ERROR
+    assert isinstance(failed, e.StageFailed) and (failed.stage, failed.group_id) == ("filter", "0@0")
+
+
+def test_a_custom_filter_needs_its_callable() -> None:
+    with pytest.raises(ValueError, match="mine:Filter"):
+        Chain(DomainRules("maths", 1, (rule("custom"),), "hash"))
+
+
+def test_shadows_are_recorded_and_have_no_effect() -> None:
+    shadows = [rule("zero_std"), rule("band"), rule("zero_std", tol=1.0), rule("custom", on_error="raise")]
+    feed = stage(rule("no_filter"), shadows=shadows, judge=broken)
+    (event,) = feed(assembled("0@0", members([0.0, 1.0]), 2))
+    assert isinstance(event, e.GroupAccepted)
+    assert event.shadows == (
+        e.ShadowVerdict("zero_std", True, None, 0.7071067811865476),
+        e.ShadowVerdict("band", True, None, 0.5),
+        e.ShadowVerdict("zero_std_2", False, Reason.ZERO_STD, 0.7071067811865476),
+        e.ShadowVerdict("custom", False, Reason.FILTER_ERROR, None),
+    )
+
+
+def test_a_group_without_known_rewards_is_shown_to_no_shadow() -> None:
+    (event,) = stage(rule("no_filter"), shadows=[rule("zero_std")])(assembled("0@0", members([None, 1.0]), 2))
+    assert isinstance(event, e.GroupRejected)
+    assert event.shadows == ()
