@@ -3,7 +3,6 @@
 from pipeline.config.canonical import (
     canonical,
     config_hash,
-    filter_hash,
     filter_hashes,
     parse_canonical,
     source_hashes,
@@ -25,7 +24,6 @@ __all__ = [
     "check",
     "check_source",
     "config_hash",
-    "filter_hash",
     "filter_hashes",
     "load",
     "load_settings",

@@ -8,19 +8,19 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Any
 
 from pipeline.config.errors import ConfigError, Path
 from pipeline.config.files import document
-from pipeline.config.filters import GroupFilter
 from pipeline.config.load import validated
 from pipeline.config.models import DecisionConfig
 from pipeline.config.values import FACTORY
 
 _PAYLOAD = {"payload_budget": "budget", "max_payload_bytes": "max_bytes", "payload_ttl_ms": "ttl_ms"}
-_WRITTEN_ONLY = {"batch_size", "domains", "filters", "payload"}
+_WRITTEN_ONLY = {"batch_size", "domains", "filters", "guard", "payload", "shadow_filters"}
+_DECIDES = ("filters", "guard", "shadow_filters")
 _TIMED = ("assembly", "starvation")
 
 
@@ -39,7 +39,7 @@ def parse_canonical(text: str) -> DecisionConfig:
     """The configuration again, from RunStarted alone."""
     tree = json.loads(text)
     domains = tree.pop("domains")
-    tree["domains"] = {d["name"]: {"quota": d["quota"], "filters": d["filters"]} for d in domains}
+    tree["domains"] = {d["name"]: {key: d[key] for key in ("quota", *_DECIDES) if key in d} for d in domains}
     tree["payload"] = {name: tree.pop(recorded) for recorded, name in _PAYLOAD.items()}
     payload = tree["payload"]
     payload["max"] = payload.pop("max_bytes")
@@ -54,14 +54,17 @@ def config_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def filter_hash(chain: Sequence[GroupFilter]) -> str:
-    """What a chain is known by in events: equal if and only if the filters and all their settings are."""
-    return hashlib.sha256(_json([link.model_dump() for link in chain]).encode()).hexdigest()[:16]
+def filter_hash(config: DecisionConfig, name: str) -> str:
+    """What the filters of a domain are known by in events: equal if and only if they, their guard, their shadows and
+    all settings of these are."""
+    decides = _decides(config, name)
+    whole = decides["filters"] if decides.keys() == {"filters"} else decides
+    return hashlib.sha256(_json(whole).encode()).hexdigest()[:16]
 
 
 def filter_hashes(config: DecisionConfig) -> dict[str, str]:
     """The filter hash of each domain."""
-    return {name: filter_hash(config.chain(name)) for name in config.domains}
+    return {name: filter_hash(config, name) for name in config.domains}
 
 
 def source_hashes(config: DecisionConfig) -> dict[str, str]:
@@ -74,9 +77,17 @@ def source_hashes(config: DecisionConfig) -> dict[str, str]:
 
 
 def _domain(config: DecisionConfig, name: str, quota: int) -> dict[str, Any]:
-    chain = config.chain(name)
-    filters = [link.model_dump() for link in chain]
-    return {"name": name, "quota": quota, "filters": filters, "filter_hash": filter_hash(chain)}
+    return {"name": name, "quota": quota, **_decides(config, name), "filter_hash": filter_hash(config, name)}
+
+
+def _decides(config: DecisionConfig, name: str) -> dict[str, Any]:
+    """A domain's filters, and its guard and shadows where it has some."""
+    found: dict[str, Any] = {"filters": [link.model_dump() for link in config.chain(name)]}
+    if guard := config.guard_of(name):
+        found["guard"] = guard.model_dump()
+    if shadows := config.shadows_of(name):
+        found["shadow_filters"] = [link.model_dump() for link in shadows]
+    return found
 
 
 def _json(value: Any) -> str:

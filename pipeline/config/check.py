@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 
 from pipeline.config.errors import ConfigError, Problem, nearest
-from pipeline.config.filters import MaxTokens, MinTokens
+from pipeline.config.filter_checks import FILTER_CHECKS, places
 from pipeline.config.models import DecisionConfig
+from pipeline.config.predicates import MaxTokens, MinTokens
 from pipeline.sdk import PromptSource
 
 Check = Callable[[DecisionConfig], Iterator[Problem]]
@@ -15,7 +16,7 @@ Check = Callable[[DecisionConfig], Iterator[Problem]]
 
 def check(config: DecisionConfig) -> list[Problem]:
     """All problems that the configuration shows by itself; none: it can run."""
-    broken = [*_shares(config), *_chains(config)]
+    broken = [*_shares(config), *places(config)]
     return broken or [problem for rule in _CHECKS for problem in rule(config)]
 
 
@@ -56,32 +57,6 @@ def _shares(config: DecisionConfig) -> Iterator[Problem]:
             yield Problem("quota_below_one", ("domains", name), message)
 
 
-def _chains(config: DecisionConfig) -> Iterator[Problem]:
-    for name, domain in config.domains.items():
-        if domain.filters and name in config.filters:
-            message = f"given twice, here and as filters.{name}; keep one"
-            yield Problem("filters_twice", ("domains", name, "filters"), message)
-        if not (domain.filters or name in config.filters or "default" in config.filters):
-            message = (
-                "the domain has no filters, and filters.default is not given; add one ({type: no_filter} keeps all)"
-            )
-            yield Problem("no_filters", ("domains", name), message)
-    for name in config.filters.keys() - config.domains.keys() - {"default"}:
-        yield Problem("unknown_domain", ("filters", name), f"no such domain; {nearest(name, config.domains)}")
-
-
-def _group_of_one(config: DecisionConfig) -> Iterator[Problem]:
-    if config.group_size > 1:
-        return
-    for name in config.domains:
-        for link in config.chain(name):
-            if link.needs_spread:
-                message = (
-                    f"is 1, but the filter {link.type} of domain {name} needs a spread of rewards; expected at least 2"
-                )
-                yield Problem("group_of_one", ("group_size",), message)
-
-
 def _lead(config: DecisionConfig) -> Iterator[Problem]:
     for name, quota in config.quotas().items():
         lead, needed = ceil(quota * config.async_ratio) + quota, (1 + config.prefetch) * quota
@@ -108,12 +83,6 @@ def _times(config: DecisionConfig) -> Iterator[Problem]:
     if lease > deadline:
         message = f"is {lease / 1000:g} s; expected at most assembly.deadline, {deadline / 1000:g} s"
         yield Problem("lease_too_long", ("assembly", "lease"), message)
-
-
-def _filter_partitions(config: DecisionConfig) -> Iterator[Problem]:
-    if config.filter_partitions not in (1, config.partitions):
-        message = f"is {config.filter_partitions}; expected 1, or {config.partitions} as partitions"
-        yield Problem("filter_partitions", ("filter_partitions",), message)
 
 
 def _evaluation(config: DecisionConfig) -> Iterator[Problem]:
@@ -145,11 +114,10 @@ def _budget(config: DecisionConfig) -> Iterator[Problem]:
 
 
 _CHECKS: Sequence[Check] = (
-    _group_of_one,
+    *FILTER_CHECKS,
     _lead,
     _staleness,
     _times,
-    _filter_partitions,
     _evaluation,
     _tokens,
     _budget,

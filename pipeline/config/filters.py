@@ -1,12 +1,13 @@
-"""The filters that a configuration can name: of groups (one chain per domain) and of single responses."""
+"""The group filters that a configuration can name; a domain has one chain of them."""
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.config.values import Many, Metric, Pattern, Plugin, Section
+from pipeline.config.values import Many, Metric, Plugin, Section
 
 
 class GroupFilter(Section):
@@ -15,11 +16,32 @@ class GroupFilter(Section):
     needs_spread: ClassVar[bool] = False
     """Whether it measures how rewards differ, which a group of one can't show."""
 
+    def kept_means(self) -> tuple[float, float, bool]:
+        """The means that it may keep: from, to, and whether these two are among them."""
+        return -inf, inf, True
+
+    def never_rejects(self) -> str | None:
+        """Why it could reject no group, if that is so and hardly meant."""
+        return None
+
 
 class NoFilter(GroupFilter):
     """Rejects nothing."""
 
     type: Literal["no_filter"]
+
+
+class Provenance(GroupFilter):
+    """With `one_version`, rejects a group whose members are of more than one policy version."""
+
+    type: Literal["provenance"]
+    one_version: bool = False
+
+
+class DropFlag(GroupFilter):
+    """Rejects a group with a member that has drop_flag, env_timeout or env_failed, or failed."""
+
+    type: Literal["drop_flag"]
 
 
 class ZeroStd(GroupFilter):
@@ -34,51 +56,71 @@ class ZeroStd(GroupFilter):
     max_reward: float = 1.0
 
 
-Filter = Annotated[NoFilter | ZeroStd, Field(discriminator="type")]
-Chain = Annotated[Many[Filter], Field(min_length=1)]
+class FinishedZeroStd(GroupFilter):
+    """zero_std over the members that didn't hit their length limit, of which there must be two."""
+
+    needs_spread = True
+
+    type: Literal["finished_zero_std"]
+    tol: float = Field(1e-8, ge=0)
+    metric: Metric | None = None
+    max_reward: float = 1.0
 
 
-class InvalidFormat(Section):
-    """Rejects a response in whose text `pattern` (a regular expression) is not found."""
+class StdFilter(GroupFilter):
+    """Rejects a group whose standard deviation, with `ddof`, is at most `std_threshold`."""
 
-    type: Literal["invalid_format"]
-    pattern: Pattern
+    needs_spread = True
 
+    type: Literal["std_filter"]
+    std_threshold: float = -1.0
+    ddof: Literal[0, 1] = 1
+    metric: Metric | None = None
 
-class Truncated(Section):
-    """Rejects a response that hit its length limit."""
-
-    type: Literal["truncated"]
-
-
-class MinTokens(Section):
-    """Rejects a response of fewer than `value` tokens."""
-
-    type: Literal["min_tokens"]
-    value: int = Field(ge=1)
+    def never_rejects(self) -> str | None:
+        return f"std_threshold {self.std_threshold:g} is below any deviation" if self.std_threshold < 0 else None
 
 
-class MaxTokens(Section):
-    """Rejects a response of more than `value` tokens."""
+class MeanFilter(GroupFilter):
+    """Rejects a group whose mean is at most `threshold_down`, or at least `threshold_up`; no bound where none is given.
+    `compat: roll` has its default for `threshold_down`, -1."""
 
-    type: Literal["max_tokens"]
-    value: int = Field(ge=1)
+    type: Literal["mean_filter"]
+    compat: Literal["roll"] | None = None
+    threshold_down: float | None = Field(default_factory=lambda data: -1.0 if data.get("compat") == "roll" else None)
+    threshold_up: float | None = None
+    metric: Metric | None = None
+
+    def kept_means(self) -> tuple[float, float, bool]:
+        low, high = self.threshold_down, self.threshold_up
+        return -inf if low is None else low, inf if high is None else high, False
+
+    def never_rejects(self) -> str | None:
+        return "it has no threshold" if self.threshold_down is None and self.threshold_up is None else None
 
 
-class MaxRepetition(Section):
-    """Rejects a response in which more than `share` of its runs of `ngram` tokens have occurred before."""
+class Band(GroupFilter):
+    """Rejects a group whose mean is outside [low, high]."""
 
-    type: Literal["max_repetition"]
-    ngram: int = Field(8, ge=1)
-    share: float = Field(0.5, ge=0, le=1)
+    type: Literal["band"]
+    low: float
+    high: float
+    metric: Metric | None = None
+
+    def kept_means(self) -> tuple[float, float, bool]:
+        return self.low, self.high, True
 
 
-class CustomPredicate(Plugin):
-    """Rejects what a callable of the user's own says."""
+class CustomFilter(Plugin, GroupFilter):
+    """Rejects what a callable of the user's own says. `on_error`: what an exception in it decides."""
 
     type: Literal["custom"]
+    on_error: Literal["reject", "keep", "raise"] = "reject"
 
 
-Predicate = Annotated[
-    InvalidFormat | Truncated | MinTokens | MaxTokens | MaxRepetition | CustomPredicate, Field(discriminator="type")
+Filter = Annotated[
+    NoFilter | Provenance | DropFlag | ZeroStd | FinishedZeroStd | StdFilter | MeanFilter | Band | CustomFilter,
+    Field(discriminator="type"),
 ]
+Chain = Annotated[Many[Filter], Field(min_length=1)]
+Shadows = Many[Filter]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from pipeline.config.filters import Chain, Filter, Predicate, ZeroStd
+from pipeline.config.filters import Chain, Filter, Shadows, ZeroStd
+from pipeline.config.guards import Guard, NoGuard
+from pipeline.config.predicates import Predicate
 from pipeline.config.values import Bytes, Many, Metric, Milliseconds, MillisecondsOrOff, Name, Plugin, RunName, Section
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -22,11 +25,14 @@ class Verifier(Plugin):
 
 
 class Domain(Section):
-    """A domain's groups in a batch: `quota`, or its `proportion` of `batch_size`. No `filters`: those of that name."""
+    """A domain's groups in a batch: `quota`, or its `proportion` of `batch_size`. `filters`, `guard` and
+    `shadow_filters` may stand here, or under the domain's name, or under `default`, in the sections of these names."""
 
     quota: Count | None = None
     proportion: float | None = Field(None, gt=0, le=1)
     filters: Chain | None = None
+    guard: Guard | None = None
+    shadow_filters: Shadows | None = None
 
 
 class Assembly(Section):
@@ -73,6 +79,12 @@ class Advantages(Section):
     exclude_truncated: bool = False
 
 
+def any_guard(domains: Mapping[str, Domain], named: Mapping[str, Guard]) -> bool:
+    """Whether a guard is configured; it remembers, so that one filter must see all groups."""
+    guards = [*named.values(), *[domain.guard for domain in domains.values()]]
+    return any(guard is not None and not isinstance(guard, NoGuard) for guard in guards)
+
+
 class DecisionConfig(Section):
     """Everything that decides a run. Addresses, secrets and concurrency are ProcessSettings."""
 
@@ -92,6 +104,8 @@ class DecisionConfig(Section):
     domains: Annotated[dict[Name, Domain], Field(min_length=1)]
     metric: Metric = "reward"
     filters: dict[Name, Chain] = Field({"default": (ZeroStd(type="zero_std"),)})
+    guard: dict[Name, Guard] = Field({})
+    shadow_filters: dict[Name, Shadows] = Field({})
     response_filter: Many[Predicate] = ()
 
     async_ratio: float = Field(1.0, ge=0, le=1000)
@@ -107,7 +121,11 @@ class DecisionConfig(Section):
     too_long: Literal["error", "skip"] = "error"
 
     partitions: int = Field(2, ge=1, le=4096)
-    filter_partitions: int = Field(default_factory=lambda data: data["partitions"], ge=1, le=4096)
+    filter_partitions: int = Field(
+        default_factory=lambda data: 1 if any_guard(data["domains"], data["guard"]) else data["partitions"],
+        ge=1,
+        le=4096,
+    )
     assembly: Assembly = Assembly()
     evaluation: Evaluation = Field(default_factory=Evaluation, validate_default=True)
     starvation: Starvation = Starvation()
@@ -138,6 +156,17 @@ class DecisionConfig(Section):
         """The filters of a domain, each with the metric that it uses. KeyError if there are none for it."""
         own = self.domains[domain].filters or self.filters.get(domain) or self.filters["default"]
         return tuple(_with_metric(link, self.metric) for link in own)
+
+    def guard_of(self, domain: str) -> Guard | None:
+        """The guard of a domain, if it has one."""
+        own = self.domains[domain].guard or self.guard.get(domain) or self.guard.get("default")
+        return None if isinstance(own, NoGuard) else own
+
+    def shadows_of(self, domain: str) -> tuple[Filter, ...]:
+        """The filters of a domain that are only recorded, each with the metric that it uses."""
+        own, named = self.domains[domain].shadow_filters, self.shadow_filters
+        chosen = named.get(domain, named.get("default", ())) if own is None else own
+        return tuple(_with_metric(link, self.metric) for link in chosen)
 
     def group_bytes(self) -> int:
         """The most that the payloads of a training group take."""

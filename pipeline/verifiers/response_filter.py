@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline import plugins
-from pipeline.config.filters import (
+from pipeline.config.models import DecisionConfig
+from pipeline.config.predicates import (
     CustomPredicate,
     InvalidFormat,
     MaxRepetition,
@@ -17,7 +18,6 @@ from pipeline.config.filters import (
     Predicate,
     Truncated,
 )
-from pipeline.config.models import DecisionConfig
 from pipeline.domain.vocabulary import FinishReason
 
 

@@ -1,0 +1,113 @@
+"""What must hold of filters, guards and shadows, and between them and the rest of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipeline.config.errors import Path, Problem, nearest
+from pipeline.config.filters import Filter
+from pipeline.config.guards import Window
+from pipeline.config.models import DecisionConfig, any_guard
+
+SECTIONS = ("filters", "guard", "shadow_filters")
+"""What a domain has of its own, or by its name in a section, or by default."""
+
+
+def places(config: DecisionConfig) -> Iterator[Problem]:
+    """Each domain has filters, and nothing is given twice or for a domain that isn't there."""
+    for section in SECTIONS:
+        named = getattr(config, section)
+        for name, domain in config.domains.items():
+            if getattr(domain, section) is not None and name in named:
+                message = f"given twice, here and as {section}.{name}; keep one"
+                yield Problem(f"{section}_twice", ("domains", name, section), message)
+        for name in named.keys() - config.domains.keys() - {"default"}:
+            yield Problem("unknown_domain", (section, name), f"no such domain; {nearest(name, config.domains)}")
+    for name, domain in config.domains.items():
+        if not (domain.filters or name in config.filters or "default" in config.filters):
+            message = (
+                "the domain has no filters, and filters.default is not given; add one ({type: no_filter} keeps all)"
+            )
+            yield Problem("no_filters", ("domains", name), message)
+
+
+def never_rejects(config: DecisionConfig) -> Iterator[Problem]:
+    """Filters that have no effect, though they look as if they had: a caution."""
+    for path, link in _links(config):
+        if why := link.never_rejects():
+            message = f"{link.type} never rejects a group: {why}; set a threshold, or take no_filter"
+            yield Problem("never_rejects", path, message)
+
+
+def _never_accepts(config: DecisionConfig) -> Iterator[Problem]:
+    for name in config.domains:
+        ranges: dict[str, list[tuple[float, float, bool]]] = {}
+        for path, link in _links(config, name):
+            metric = getattr(link, "metric", None) or config.metric
+            alone = link.kept_means()
+            together = ranges.setdefault(metric, [])
+            together.append(alone)
+            if _empty([alone]):
+                message = f"keeps no group: {alone[0]:g} to {alone[1]:g} is no range; swap or widen the bounds"
+            elif _empty(together):
+                message = f"and the filters before it have no mean of {metric} in common that they keep; widen a range"
+            else:
+                continue
+            yield Problem("never_accepts", path, f"{link.type} {message}")
+            break
+
+
+def _empty(ranges: list[tuple[float, float, bool]]) -> bool:
+    """Whether no mean is in all of them; each says from, to, and whether these two are in it."""
+    low, high = max(r[0] for r in ranges), min(r[1] for r in ranges)
+    return low > high or (low == high and any(not kept and not from_ < low < to for from_, to, kept in ranges))
+
+
+def _group_of_one(config: DecisionConfig) -> Iterator[Problem]:
+    if config.group_size > 1:
+        return
+    for name in config.domains:
+        for link in config.chain(name):
+            if link.needs_spread:
+                message = (
+                    f"is 1, but the filter {link.type} of domain {name} needs a spread of rewards; expected at least 2"
+                )
+                yield Problem("group_of_one", ("group_size",), message)
+
+
+def _filter_partitions(config: DecisionConfig) -> Iterator[Problem]:
+    guarded = any_guard(config.domains, config.guard)
+    if guarded and config.filter_partitions > 1:
+        message = f"is {config.filter_partitions}, but a guard must see all groups of its domain; expected 1"
+        yield Problem("guard_partitions", ("filter_partitions",), message)
+    elif config.filter_partitions not in (1, config.partitions):
+        message = f"is {config.filter_partitions}; expected 1, or {config.partitions} as partitions"
+        yield Problem("filter_partitions", ("filter_partitions",), message)
+
+
+def _guards(config: DecisionConfig) -> Iterator[Problem]:
+    for name in config.domains:
+        guard = config.guard_of(name)
+        if isinstance(guard, Window) and guard.min_samples > guard.window:
+            message = f"is {guard.min_samples}; expected at most {guard.window}, which is all that the window holds"
+            yield Problem("guard_never_acts", (*_home(config, name, "guard"), "min_samples"), message)
+
+
+def _links(config: DecisionConfig, domain: str | None = None) -> Iterator[tuple[Path, Filter]]:
+    """The filters with their places, each place once; of one domain or of all."""
+    seen: list[Path] = []
+    for name in config.domains if domain is None else [domain]:
+        home = _home(config, name, "filters")
+        if home not in seen:
+            seen.append(home)
+            yield from (((*home, place), link) for place, link in enumerate(config.chain(name)))
+
+
+def _home(config: DecisionConfig, domain: str, section: str) -> Path:
+    """Where a domain's own, or named, or default setting stands."""
+    if getattr(config.domains[domain], section) is not None:
+        return ("domains", domain, section)
+    return (section, domain if domain in getattr(config, section) else "default")
+
+
+FILTER_CHECKS = (_never_accepts, _group_of_one, _filter_partitions, _guards)
