@@ -83,7 +83,7 @@ class StdFilter(GroupFilter):
 
 class MeanFilter(GroupFilter):
     """Rejects a group whose mean is at most `threshold_down`, or at least `threshold_up`; no bound where none is given.
-    `compat: roll` has its default for `threshold_down`, -1."""
+    `compat: roll` has its default for `threshold_down`, -1, and keeps groups of one."""
 
     type: Literal["mean_filter"]
     compat: Literal["roll"] | None = None

@@ -25,7 +25,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "finished_zero_std": {"tol": 1e-8, "metric": "reward", "max_reward": 1.0},
     "zero_std": {"tol": 1e-8, "metric": "reward", "max_reward": 1.0},
     "std_filter": {"std_threshold": 0.5, "ddof": 1, "metric": "reward"},
-    "mean_filter": {"threshold_down": None, "threshold_up": None, "metric": "reward"},
+    "mean_filter": {"compat": None, "threshold_down": None, "threshold_up": None, "metric": "reward"},
     "band": {"low": 0.25, "high": 0.75, "metric": "reward"},
     "custom": {"factory": "mine:Filter", "options": {}, "on_error": "reject"},
 }
@@ -110,6 +110,12 @@ def test_mean_filter_rejects_on_both_bounds() -> None:
     found = decide(members([0.0, 0.5]), rule("mean_filter", **bounds))
     assert (found.measured, found.threshold, found.measurements) == (0.25, 0.0, {"reward_mean": 0.25})
     assert decide(members([1.0]), rule("mean_filter")).threshold is None
+
+
+def test_rolls_mean_filter_keeps_every_group_of_one() -> None:
+    assert reason([0.0], "mean_filter", threshold_down=0.0) is Reason.MEAN_LOW
+    assert reason([0.0], "mean_filter", threshold_down=0.0, compat="roll") is None
+    assert reason([0.0, 0.0], "mean_filter", threshold_down=0.0, compat="roll") is Reason.MEAN_LOW
 
 
 def test_a_band_keeps_its_bounds() -> None:

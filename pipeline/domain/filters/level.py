@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
 
@@ -13,7 +14,9 @@ from pipeline.domain.vocabulary import Reason
 
 
 def mean_filter(args: Mapping[str, Any]) -> GroupFilter:
-    """Rejects when mean ≤ threshold_down or mean ≥ threshold_up; None: no such bound. After mean_filter of ROLL."""
+    """Rejects when mean ≤ threshold_down or mean ≥ threshold_up; None: no such bound. After mean_filter of ROLL, which
+    keeps every group of one; so does `compat: roll`."""
+    keeps_one = args["compat"] == "roll"
     low, high = _bound(args["threshold_down"], -inf), _bound(args["threshold_up"], inf)
 
     def judge(average: float) -> Reason | None:
@@ -21,7 +24,14 @@ def mean_filter(args: Mapping[str, Any]) -> GroupFilter:
             return Reason.MEAN_LOW
         return Reason.MEAN_HIGH if average >= high else None
 
-    return _by_mean("mean_filter", str(args["metric"]), low, high, judge)
+    by_mean = _by_mean("mean_filter", str(args["metric"]), low, high, judge)
+
+    def decide(members: Sequence[Member]) -> Finding:
+        found = by_mean(members)
+        alone = keeps_one and len(members) == 1 and found.measured is not None
+        return replace(found, reason=None, metric_name="") if alone else found
+
+    return decide
 
 
 def band(args: Mapping[str, Any]) -> GroupFilter:

@@ -1,0 +1,195 @@
+"""Filters of single groups: ROLL's query filter, slime's, MILES' and open-instruct's filters of constant groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from sys import float_info
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipeline.config.filters import MeanFilter, StdFilter
+from pipeline.domain.filters.finding import Finding
+from pipeline.domain.filters.flags import drop_flag
+from pipeline.domain.filters.guard import Guard, GuardState
+from pipeline.domain.grouping import mean
+from pipeline.domain.rules import GuardRule
+from pipeline.domain.vocabulary import Category, Reason, category_of
+
+from ..family import Case, Departure, Excluded, Family, NotCompared, Refused
+from .groups import STATUSES, decide, finite, member
+from .losses import SAMPLE_MASK_DEPARTURES, masks_of_difficulty, masks_of_samples
+
+FILTERS = {"mean_filter": MeanFilter, "std_filter": StdFilter}
+TOLERANCES = {"slime": 1e-6, "slime_fallback": 1e-6, "open_instruct_exact": 0.0}
+"""Policies with another tolerance than the product's default, 1e-8."""
+REASONS = {Reason.ABORTED: "group_has_aborted"}
+
+
+def verdict(finding: Finding) -> dict[str, Any]:
+    """A finding in the vectors' words. What is rejected as invalid is a refusal as well."""
+    if finding.reason is None:
+        return {"keep": True, "reason": None}
+    words = REASONS.get(finding.reason, finding.metric_name.removeprefix("drop_"))
+    broken = category_of(finding.reason) is Category.INVALID and finding.reason is not Reason.ABORTED
+    return {"keep": False, "reason": words} | ({"refused": finding.reason.value} if broken else {})
+
+
+def roll_rlvr_filter(case: Case) -> Mapping[str, Any]:
+    """query_filter as a chain of one; the two masks are the trainer's."""
+    asked = case["input"]
+    if asked["kind"] == "difficulty_mask":
+        return masks_of_difficulty(case)
+    if asked["kind"] == "sample_mask":
+        return masks_of_samples(case)
+    who = [member(slot, reward) for slot, reward in enumerate(asked["rewards"])]
+    type = asked["config"]["type"]
+    return verdict(decide(who, *_configured(type, asked["config"].get("filter_args", {}))))
+
+
+def _configured(type: str, given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The filter with ROLL's defaults. An infinite bound is none that a finite mean reaches."""
+    if type not in FILTERS:
+        return "no_filter", {}
+    bounds = {name: max(min(float(value), float_info.max), -float_info.max) for name, value in given.items()}
+    compat = {"compat": "roll"} if type == "mean_filter" else {}
+    try:
+        made = FILTERS[type].model_validate({"type": type, "metric": "reward", **compat, **bounds})
+    except ValidationError as error:
+        raise Refused(error.errors()[0]["msg"]) from error
+    return type, made.model_dump(exclude={"type"})
+
+
+def roll_guard(case: Case) -> Mapping[str, Any]:
+    """drop_flag under ROLL's ratio guard."""
+    guard, state = Guard(GuardRule("roll_ratio", {"max_ratio": 0.5})), GuardState()
+    decisions, counts = [], []
+    for flags in case["input"]["groups"]:
+        who = [member(slot, 0.0, drop_flag=bool(flag)) for slot, flag in enumerate(flags)]
+        reason = drop_flag({})(who).reason
+        kept = guard.keeps(state, reason) or reason is None
+        decisions.append("keep" if kept else "reject")
+        counts.append([state.total, state.filtered])
+    return {"decisions": decisions, "total_filtered_after": counts}
+
+
+def zero_std(case: Case) -> Mapping[str, Any]:
+    """Each policy as the product's filter with that policy's tolerance."""
+    asked = case["input"]
+    policy, samples, args = asked["policy"], asked["samples"], asked["args"]
+    key = args.get("reward_key")
+    who = [_member(slot, sample, key, policy) for slot, sample in enumerate(samples)]
+    tol = TOLERANCES.get(policy, 1e-8)
+    settings = {"tol": tol, "metric": key or "reward", "max_reward": float(args.get("max_possible_score", 1.0))}
+    type = "finished_zero_std" if policy == "open_instruct_finished" else "zero_std"
+    if policy == "miles_no_aborted" or args.get("filter_zero_std_samples") is False:
+        type, settings = "no_filter", {}
+    found = verdict(decide(who, type, settings))
+    if policy == "slime_fallback":
+        guard = Guard(GuardRule("consecutive", {"keep_after": max(args["remaining"] - args["target"], 0)}))
+        reason = None if found["keep"] else Reason.ZERO_STD
+        return found | {
+            "filter_keep": found["keep"],
+            "drop": reason is not None and not guard.keeps(GuardState(), reason),
+        }
+    if policy == "open_instruct_exact":
+        rewards = [m.reward for m in who if m.reward is not None]
+        found["percent_solved"] = mean(rewards) / float(args.get("max_possible_score", 1.0))
+        found["prompt_excluded_from_later_epochs"] = NotCompared("which prompts come again is not the filter's")
+    return found
+
+
+def _member(slot: int, sample: Mapping[str, Any], key: str | None, policy: str) -> Any:
+    status = sample.get("status", "completed")
+    known = {"truncated", "aborted"} if policy == "miles_no_aborted" else {"truncated"}
+    more = STATUSES[status] if status in known else {}
+    reward = sample["reward"]
+    if isinstance(reward, Mapping):
+        return member(slot, next(iter(reward.values())), components=dict(reward), **more)
+    return member(slot, reward if reward is None else float(reward), **more)
+
+
+def _rewards(case: Case) -> list[Any]:
+    asked = case["input"]
+    return asked.get("rewards") or [s["reward"] for s in asked.get("samples", [])]
+
+
+def _not_finite(case: Case) -> bool:
+    return not finite(_rewards(case)) and case["input"].get("kind", "query_filter") == "query_filter"
+
+
+def _label(case: Case) -> str | None:
+    """The label of the recorded reason as a float, if it isn't written so."""
+    reason = case["expected"].get("reason")
+    if not isinstance(reason, str) or not reason.startswith("zero_std_"):
+        return None
+    text = reason.removeprefix("zero_std_")
+    ours = f"{float(text) + 0.0}"
+    return None if ours == text else f"zero_std_{ours}"
+
+
+ARGUMENTS = {"threshold_down", "threshold_up", "std_threshold"}
+REFUSED = {"refused": True}
+NOT_FINITE = Departure(
+    "a reward that is not a finite number is rejected as non_finite_reward", _not_finite, lambda case: REFUSED
+)
+
+FAMILIES = {
+    "roll_rlvr_filter": Family(
+        roll_rlvr_filter,
+        excluded=[
+            Excluded(
+                "layout one_element: a group is its members, in whatever form they are passed",
+                lambda case: case["input"].get("layout") == "one_element" and "upstream_quirk" in case,
+            )
+        ],
+        departures=[
+            NOT_FINITE,
+            Departure(
+                "a setting that the filter doesn't have is refused",
+                lambda case: not set(case["input"]["config"].get("filter_args", {})) <= ARGUMENTS,
+                lambda case: REFUSED,
+            ),
+            *SAMPLE_MASK_DEPARTURES,
+        ],
+    ),
+    "roll_agentic_group_filter": Family(
+        roll_guard,
+        excluded=[
+            Excluded(
+                "kind queue: how another system fills its own buffer", lambda case: case["input"]["kind"] == "queue"
+            )
+        ],
+    ),
+    "zero_std": Family(
+        zero_std,
+        departures=[
+            NOT_FINITE,
+            Departure(
+                "a group that lacks its members is rejected for that, whatever its filter",
+                lambda case: _rewards(case) == [],
+                lambda case: REFUSED,
+            ),
+            Departure(
+                "squares that overflow have no finite sum: non_finite_reward",
+                lambda case: any(isinstance(r, int | float) and abs(r) > 1e154 for r in _rewards(case)),
+                lambda case: REFUSED,
+            ),
+            Departure(
+                "the label is always a float, and -0.0 is 0.0",
+                lambda case: _label(case) is not None,
+                lambda case: case["expected"] | {"reason": _label(case)},
+            ),
+            Departure(
+                "a constant group is constant, although its floating-point deviation is above 0",
+                lambda case: (
+                    case["input"]["policy"] == "open_instruct_exact"
+                    and case["expected"].get("keep") is True
+                    and case["input"]["args"].get("filter_zero_std_samples") is not False
+                    and len(set(_rewards(case))) == 1
+                ),
+                lambda case: case["expected"] | {"keep": False},
+            ),
+        ],
+    ),
+}
