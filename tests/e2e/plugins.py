@@ -67,7 +67,7 @@ class Dice:
 
     mixed: every second answer is right. constant: none is. large: mixed, in a payload of `large` tokens. cancel: the
     engine cancels slot 0 in its first round. nan, null, positive, ragged: so are the log-probabilities of slot 0 in its
-    first round. slow: its calls wait at the gate `slow`. half: those of all slots but 0 do.
+    first round. slow: its calls wait at the gate `slow`. slow_constant: both. half: those of all slots but 0 do.
 
     Options: `seconds` that a call takes, `tokens` of an answer, `large`, `batch`, `concurrency`.
     """
@@ -97,7 +97,7 @@ class Dice:
             if plan == "cancel":
                 raise asyncio.CancelledError
             logprobs = _troubled(plan, logprobs)
-        right = plan != "constant" and slot % 2 == 0
+        right = plan not in ("constant", "slow_constant") and slot % 2 == 0
         return Sample(ids, logprobs, RIGHT if right else "wrong")
 
 
@@ -109,7 +109,7 @@ def _place(request: SampleRequest) -> tuple[int, int]:
 
 def _is_slow(request: SampleRequest) -> bool:
     plan = request.metadata["plan"]
-    return plan == "slow" or (plan == "half" and _place(request)[0] > 0)
+    return plan in ("slow", "slow_constant") or (plan == "half" and _place(request)[0] > 0)
 
 
 def _troubled(plan: str, logprobs: array[float]) -> Any:

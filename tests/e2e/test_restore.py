@@ -52,6 +52,18 @@ def test_every_stage_goes_on_from_its_snapshot(make_run: Callable[..., Run]):
     run.finish()
 
 
+def test_a_null_on_snapshots_means_none_and_is_no_dead_letter(make_run: Callable[..., Run]):
+    run = make_run(**MIXED)
+    halfway(run)
+    for stage in WITH_STATE:
+        for place in committed(run, stage):
+            at = snapshot_partition(stage, place.partition, run.rules)
+            run.write_raw(Topic.SNAPSHOTS, None, f"{stage}/{place.partition}/0".encode(), at)
+    run.ended_well(run.start(*ROLES))
+    run.finish()
+    assert run.log[Topic.DEAD_LETTERS] == []
+
+
 def test_every_stage_goes_on_without_a_snapshot(make_run: Callable[..., Run]):
     run = make_run(**MIXED)
     run.hold("train-3")

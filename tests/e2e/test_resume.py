@@ -113,7 +113,86 @@ def test_a_resumed_run_does_not_overshoot_its_lead(make_run: Callable[..., Run])
     ticks = len(run.events(e.Tick))
     run.until_event(e.Tick, ticks + 5)
     assert len(run.events(e.GroupOpened)) == 8
+    run.hold("train-2")
     trainer = run.start("trainer")
+    run.until_event(e.BatchTrained)
+    run.reached("train-2")
+    ticks = len(run.events(e.Tick))
+    run.until_event(e.Tick, ticks + 3)
+    assert len(run.events(e.GroupOpened)) <= 8 + 4
+    run.release("train-2")
     run.finish()
     run.ended_well(front, trainer)
     assert len(run.events(e.GroupOpened)) == 16
+
+
+def test_a_rejection_that_was_not_answered_yet_is_answered_once(make_run: Callable[..., Run]):
+    """The scheduler stands still while a group is rejected; then everything dies."""
+    run = make_run(steps=2, prompts=numbers(plans={"0": "slow_constant"}))
+    run.hold("slow")
+    host, scheduler = run.start(*[role for role in ROLES if role != "scheduler"]), run.start("scheduler")
+    run.until_event(e.GroupOpened)
+    scheduler.freeze()
+    run.release("slow")
+    [rejected, *_] = run.until_event(e.GroupRejected)
+    scheduler.kill()
+    host.kill()
+    run.read_to_end()
+    assert rejected.group_id not in _answered(run)
+    run.ended_well(run.start(*ROLES))
+    run.finish()
+    assert _answered(run).count(rejected.group_id) == 1
+
+
+def _answered(run: Run) -> list[str | None]:
+    waived = [event.group_id for event in run.events(e.ReplacementWaived)]
+    return [event.replaces for event in run.events(e.GroupOpened)] + waived
+
+
+def test_batches_are_those_of_a_run_that_was_not_killed(make_run: Callable[..., Run]):
+    """Everything dies in the third step; no checkpoint covers the first two."""
+    steady: dict[str, Any] = {"steps": 4, "async_ratio": 0, "filters": EVERY_GROUP, "checkpoint_every": 4}
+    undisturbed, run = make_run(**steady), make_run(**steady)
+    undisturbed.ended_well(undisturbed.start(*ROLES))
+    undisturbed.finish()
+    run.hold("train-3")
+    host = run.start(*ROLES)
+    run.reached("train-3")
+    host.kill()
+    run.release("train-3")
+    run.ended_well(run.start(*ROLES))
+    run.finish()
+    assert _batches(run) == _batches(undisturbed)
+    assert run.weights() == undisturbed.weights()
+
+
+def _batches(run: Run) -> list[list[int]]:
+    """The places of the prompts of each batch."""
+    places = {event.group_id: event.prompt.ordinal for event in run.events(e.GroupOpened)}
+    return [sorted(places[group.group_id] for group in event.groups) for event in run.events(e.BatchFormed)]
+
+
+def test_a_scheduler_that_dies_after_the_last_step_ends_the_run_when_it_comes_back(make_run: Callable[..., Run]):
+    steady: dict[str, Any] = {"steps": 3, "async_ratio": 0, "filters": EVERY_GROUP}
+    undisturbed, run = make_run(**steady), make_run(**steady)
+    undisturbed.ended_well(undisturbed.start(*ROLES))
+    undisturbed.finish()
+    run.hold("train-3")
+    host, scheduler = run.start(*[role for role in ROLES if role != "scheduler"]), run.start("scheduler")
+    run.reached("train-3")
+    scheduler.freeze()
+    run.release("train-3")
+    run.until_event(e.BatchTrained, 3)
+    scheduler.kill()
+    run.read_to_end()
+    opened = len(run.events(e.GroupOpened))
+    assert run.events(e.RunFinished) == []
+    second = run.start("scheduler")
+    run.finish()
+    run.ended_well(host, second)
+    assert len(run.events(e.RunFinished)) == 1 and len(run.events(e.GroupOpened, where=_trains)) <= opened
+    assert run.weights() == undisturbed.weights()
+
+
+def _trains(event: e.GroupOpened) -> bool:
+    return event.eval is None

@@ -11,6 +11,9 @@ from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
 from tests.e2e.harness import ROLES, Run
 
+ALONE = ("scheduler", "batcher", "reaper")
+"""Stages of which one is active, beside the trainer."""
+
 pytestmark = [pytest.mark.e2e, pytest.mark.faults]
 
 
@@ -26,6 +29,7 @@ def test_partitions_are_shared_and_one_that_leaves_is_replaced(leave: str, make_
     for host in (first, second):
         run.until(lambda host=host: all(_has_one_partition(host, stage) for stage in shared), f"{host} has its part")
     assert not second.said("trainer has the ledger")
+    assert not [stage for stage in ALONE if _has_the_ledger(second, stage)]
     run.release("train-2")
     run.reached("train-6")
     assert {event.generator for event in run.events(e.ResponseGenerated, Topic.RESPONSES)} == {"a", "b"}
@@ -40,7 +44,13 @@ def test_partitions_are_shared_and_one_that_leaves_is_replaced(leave: str, make_
     trainers = [event.trainer for event in run.events(e.TrainerStarted)]
     assert set(trainers) == {"a", "b"} and trainers == sorted(trainers)
     assert len(run.events(e.BatchTrained)) == 8
+    assert [stage for stage in ALONE if _has_the_ledger(second, stage)] == list(ALONE)
     second.stop()
+
+
+def _has_the_ledger(host, stage: str) -> bool:
+    """Whether it was given the ledger's one partition, and restored its state."""
+    return any(f'"stage": "{stage}", "positions": {{"0"' in line for line in host.log.read_text().splitlines())
 
 
 def _has_one_partition(host, stage: str) -> bool:
