@@ -77,11 +77,12 @@ def correct(
     train: Tensor | None,
     sampler: Tensor | None,
     mask: Tensor,
-    config: CorrectionConfig,
+    config: CorrectionConfig | None,
     *,
     tokens_at_once: int = 1 << 20,
 ) -> Correction:
     """Judge and weigh each token. train, sampler: log-probabilities [B, T], float; mask [B, T]: 1 on response tokens.
+    config: None is off, which needs no log-probabilities: the mask stays, every weight is 1.
 
     Rows are taken `tokens_at_once` (padding counts), to bound the memory; that changes no token's verdict. Metrics, as
     means over the original mask and over finite values: `ratio_<level>` and `diff_<level>` (over a row, then over the
@@ -89,6 +90,8 @@ def correct(
     `unweighable_tokens` counts those of the mask without a finite log-ratio. `denominator_*` repeat what to divide by.
     Raises ValueError when log-probabilities are missing: a silent weight of 1 would hide it.
     """
+    if config is None:
+        return _result(mask.bool(), mask.bool().clone(), torch.ones(mask.shape, device=mask.device), {}, "original")
     if train is None or sampler is None:
         raise ValueError(f"the correction needs log-probabilities of the {'trainer' if train is None else 'sampler'}")
     if mask.ndim != 2 or not train.shape == sampler.shape == mask.shape:
@@ -104,8 +107,8 @@ def correct(
                 _add(sums, name, _over(ratios.mask, keeps))
                 kept[-1] &= keeps
             _measure(sums, ratios, weights[-1], kept[-1], config)
-    final = torch.cat(kept)
-    return _result(mask.bool(), final, torch.cat(weights).nan_to_num_(nan=0.0, posinf=torch.inf), sums, config)
+    final_weights = torch.cat(weights).nan_to_num_(nan=0.0, posinf=torch.inf)
+    return _result(mask.bool(), torch.cat(kept), final_weights, sums, config.denominator)
 
 
 def _weights(ratios: Ratios, config: CorrectionConfig) -> Tensor:
@@ -150,8 +153,8 @@ def _add(sums: Sums, name: str, more: tuple[Tensor, Tensor]) -> None:
 def _over(mask: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """The sum of values over a mask, and the mask's."""
     if values.dtype == torch.bool:
-        return (mask & values).sum(), mask.sum()
-    return torch.where(mask, values, 0.0).sum(dtype=torch.float64), mask.sum()
+        return (mask & values).count_nonzero(), mask.count_nonzero()
+    return torch.where(mask, values, 0.0).sum(dtype=torch.float64), mask.count_nonzero()
 
 
 def _row_means(mask: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,11 +165,12 @@ def _row_means(mask: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     return (totals / n.clamp(min=1)).sum(), n.count_nonzero()
 
 
-def _result(mask: Tensor, kept: Tensor, weights: Tensor, sums: Sums, config: CorrectionConfig) -> Correction:
-    counted = kept if config.denominator == "corrected" else mask
-    tokens, samples = max(int(counted.sum()), 1), max(int(counted.any(1).sum()), 1)
+def _result(mask: Tensor, kept: Tensor, weights: Tensor, sums: Sums, denominator: Denominator) -> Correction:
+    counted = kept if denominator == "corrected" else mask
+    tokens, samples = max(int(counted.count_nonzero()), 1), max(int(counted.any(1).sum()), 1)
     metrics = {name: float(total) / max(float(n), 1.0) for name, (total, n) in sums.items()}
-    metrics["unweighable_tokens"] = float(sums["unweighable"][0]) if sums else 0.0
-    metrics[f"denominator_{config.denominator}_tokens"] = float(tokens)
-    metrics[f"denominator_{config.denominator}_samples"] = float(samples)
+    if "unweighable" in sums:
+        metrics["unweighable_tokens"] = float(sums["unweighable"][0])
+    metrics[f"denominator_{denominator}_tokens"] = float(tokens)
+    metrics[f"denominator_{denominator}_samples"] = float(samples)
     return Correction(kept, weights, tokens, samples, metrics)

@@ -36,14 +36,20 @@ class Ratios:
         self.mask = mask
         self.log = ours - theirs
         self._gap = ours.exp_() - theirs.exp_()
+        self._ratios: dict[Level, Tensor] = {}
+        self._diffs: dict[Level, Tensor] = {}
 
     def ratio(self, level: Level) -> Tensor:
-        """exp of d, of its mean or of its sum."""
-        return self._aggregated(self.log, level).exp()
+        """exp of d, of its mean or of its sum. Computed once."""
+        if level not in self._ratios:
+            self._ratios[level] = self._spread(self._aggregated(self.log, level).exp_(), level)
+        return self._ratios[level]
 
     def diff(self, level: Level) -> Tensor:
-        """p, its mean or its sum. It is signed."""
-        return self._aggregated(self._gap, level)
+        """p, its mean or its sum. It is signed. Computed once."""
+        if level not in self._diffs:
+            self._diffs[level] = self._spread(self._aggregated(self._gap, level), level)
+        return self._diffs[level]
 
     @cached_property
     def tokens(self) -> Tensor:
@@ -51,16 +57,20 @@ class Ratios:
         return self.mask.sum(1, keepdim=True)
 
     def _aggregated(self, values: Tensor, level: Level) -> Tensor:
+        """A new tensor: [B, T], [B, S + 1] by segment or [B, 1]."""
         match level:
             case "token":
-                return values
+                return values.clone()
             case "segment":
-                sums = self._by_segment(values)
-                return (sums / self._lengths).gather(1, self._segments)
+                return self._by_segment(values) / self._lengths
             case "geometric":
                 return values.sum(1, keepdim=True) / self.tokens.clamp(min=1)
             case "sequence":
                 return values.sum(1, keepdim=True)
+
+    def _spread(self, values: Tensor, level: Level) -> Tensor:
+        """Each segment's value at its tokens."""
+        return values.gather(1, self._segments) if level == "segment" else values
 
     @cached_property
     def _segments(self) -> Tensor:

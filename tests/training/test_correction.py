@@ -130,6 +130,13 @@ def test_missing_log_probabilities_are_an_error(missing: str) -> None:
         correct(train, sampler, torch.ones(1, 2), CorrectionConfig())
 
 
+def test_off_it_needs_none_and_leaves_all_as_it_is() -> None:
+    mask = torch.tensor([[1, 0, 1]])
+    found = correct(None, None, mask, None)
+    assert found.mask.tolist() == [[True, False, True]] and found.weights.tolist() == [[1.0] * 3]
+    assert (found.tokens, found.samples) == (2, 1) and "unweighable_tokens" not in found.metrics
+
+
 def test_shapes_that_differ_are_an_error() -> None:
     with pytest.raises(ValueError, match="shapes"):
         correct(torch.zeros(1, 2), torch.zeros(1, 3), torch.ones(1, 2), CorrectionConfig())

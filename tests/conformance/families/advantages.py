@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from statistics import fmean, stdev
 from typing import Any
 
 from pipeline.training.advantages import AdvantageConfig, advantages, positional_groups
 
-from ..family import Case, Family, NotCompared, Refused
-from .purpose import departure, roughly
+from ..family import Case, Departure, Family, NotCompared, Refused
+from .purpose import roughly
 
 SCOPES = {"group": "group", "batch": "batch", None: "none"}
 REJECTED = NotCompared("a group with a reward that is not finite is rejected before it has advantages")
@@ -90,28 +91,64 @@ def _slime(variant: str, args: Mapping[str, Any]) -> AdvantageConfig:
     return AdvantageConfig("grpo" if divides else "dr_grpo", exclude_truncated=cut)
 
 
+def _alone(source: Mapping[str, Any]) -> list[bool]:
+    """Of each response, whether it is its group's only one."""
+    try:
+        groups = list(_groups(source))
+    except ValueError:
+        return []
+    return [groups.count(group) == 1 for group in groups]
+
+
+def _by_batch(case: Case) -> bool:
+    """A response alone in its group, centred or scaled by the batch."""
+    scopes = [case["input"]["args"].get(f"norm_{what}_type") for what in ("mean", "std")]
+    return case["input"]["variant"] == "roll_agentic_reward_norm" and any(_alone(case["input"])) and "batch" in scopes
+
+
+def _alone_by_batch(case: Case) -> Mapping[str, Any]:
+    """The recorded values, and what the formula gives to the one alone."""
+    source, rewards = case["input"], case["input"]["rewards"]
+    mean = fmean(rewards) if source["args"]["norm_mean_type"] == "batch" else 0.0
+    std = stdev(rewards) + 1e-6 if source["args"]["norm_std_type"] == "batch" else 1.0
+    zipped = zip(rewards, case["expected"]["values"], _alone(source), strict=True)
+    return {"values": [(reward - mean) / std if alone else value for reward, value, alone in zipped]}
+
+
+def _has_value_alone(case: Case) -> bool:
+    """A response alone in its group for which something else than 0 was recorded."""
+    alone, recorded = _alone(case["input"]), case["expected"].get("values")
+    if recorded is None:
+        return all(alone) and bool(alone)
+    return any(one and value != 0.0 for one, value in zip(alone, recorded, strict=False))
+
+
+def _zero_alone(case: Case) -> Mapping[str, Any]:
+    alone = _alone(case["input"])
+    recorded = case["expected"].get("values", [0.0] * len(alone))
+    return {"values": [0.0 if one else value for one, value in zip(alone, recorded, strict=True)]}
+
+
+def _lumped(case: Case) -> bool:
+    """slime takes all responses for one group when their number isn't that of a whole batch."""
+    args, responses = case["input"]["args"], len(case["input"]["rewards"])
+    whole = args.get("n_sample", 1) * args.get("rollout_batch_size", 1)
+    return case["input"]["variant"] == "slime" and "groups" in case["input"] and responses != whole
+
+
+def _by_label(case: Case) -> Mapping[str, Any]:
+    groups, rewards = case["input"]["groups"], case["input"]["rewards"]
+    of = {label: [r for r, g in zip(rewards, groups, strict=True) if g == label] for label in groups}
+    return {"values": [(r - fmean(of[g])) / (stdev(of[g]) + 1e-6) for r, g in zip(rewards, groups, strict=True)]}
+
+
 FAMILIES = {
     "advantages": Family(
         answer,
         departures=[
-            departure("a group of one has no contrast: 0", ["slime_single_member_groups"], {"values": [0.0, 0.0]}),
-            departure(
-                "a group of one has no contrast: 0", ["roll_group_reward_norm_n_sample_1"], {"values": [0.0] * 8}
-            ),
-            departure(
-                "a group of one has no contrast: 0", ["ragen_grpo_single_member"], {"values": [0.0, 0.70711, -0.70711]}
-            ),
-            departure("a group of one has no contrast: 0", ["verl_rloo_single_member"], {"values": [0.0, 1.0, -1.0]}),
-            departure(
-                "groups are those of the labels, also where one is short",
-                ["slime_incomplete_batch"],
-                {"values": [0.866024, -0.866024, -0.866024, 0.866024, 0.0, 0.0, 0.0]},
-            ),
-            departure(
-                "a group of one is centred and scaled by the batch if so configured",
-                ["roll_agentic_reward_norm_single_member_batch_std"],
-                {"values": [1.154699, -0.577349, -0.577349]},
-            ),
+            Departure("groups are those of the labels, also where one is short", _lumped, _by_label),
+            Departure("a group of one is centred and scaled by the batch if so configured", _by_batch, _alone_by_batch),
+            Departure("a group of one has no contrast: 0", _has_value_alone, _zero_alone),
         ],
     )
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import nan
+from math import fsum, isfinite, nan
 from typing import Any
 
 import torch
@@ -13,9 +13,7 @@ from pipeline.training.aggregation import AggregationConfig, aggregate
 from pipeline.training.sample_masks import SampleMaskConfig, difficulty_mask, sample_mask
 
 from ..family import Case, Departure, Family, Refused
-from .purpose import departure
 
-OUTSIDE = "what stands outside the mask never counts"
 SWITCHES = {
     "difficulty_mask": "difficulty", "difficulty_low_threshold": "difficulty_low",
     "difficulty_high_threshold": "difficulty_high", "max_len_mask": "max_len",
@@ -71,33 +69,52 @@ def masks_of_samples(case: Case) -> Mapping[str, Any]:
     }
 
 
+def _partial(case: Case) -> bool:
+    """A score between 0 and 1, for which ROLL has neither a right answer's rule nor a wrong one's."""
+    source = case["input"]
+    return bool(source["config"].get("error_max_len_clip")) and any(0.0 < s < 1.0 for s in source["scores"])
+
+
+def _by_length(case: Case) -> Mapping[str, Any]:
+    """What the mask by length gives to partial scores, where the others are off."""
+    source, recorded = case["input"], case["expected"]["sample_kept"]
+    limit = source["config"].get("error_max_len_threshold", SampleMaskConfig().error_tokens)
+    zipped = zip(source["scores"], source["response_lengths"], recorded, strict=True)
+    return {"sample_kept": [n < limit if 0.0 < score < 1.0 else kept for score, n, kept in zipped]}
+
+
+def _counts_outside(case: Case) -> bool:
+    """ROLL's token-mean sums over all positions; elsewhere a NaN times 0 is NaN."""
+    source = case["input"]
+    rows = zip(source["loss"], source["mask"], strict=True)
+    pairs = [pair for row in rows for pair in zip(*row, strict=True)]
+    summed = source["impl"] == "roll" and source["mode"] == "token-mean"
+    return any(not m and (summed or not isfinite(v)) for v, m in pairs) and "value" in case["expected"]
+
+
+def _inside(case: Case) -> Mapping[str, Any]:
+    """By the definitions of the modes."""
+    source, mode = case["input"], case["input"]["mode"]
+    rows = [
+        [v for v, m in zip(values, mask, strict=True) if m]
+        for values, mask in zip(source["loss"], source["mask"], strict=True)
+    ]
+    sums = [w * fsum(row) for row, w in zip(rows, source.get("weights", [1.0] * len(rows)), strict=True)]
+    if mode == "seq-mean-token-mean":
+        sums = [total / max(len(row), 1) for row, total in zip(rows, sums, strict=True)]
+    filled = len(rows) if source["impl"] == "roll" else len([row for row in rows if row])
+    divisor = {
+        "token-mean": source.get("batch_num_tokens", len([v for row in rows for v in row])),
+        "seq-mean-token-sum-norm": source.get("loss_scale_factor", len(source["mask"][0])),
+    }.get(mode, source.get("global_valid_samples", source.get("global_batch_size", filled)))
+    return {"value": fsum(sums) * source.get("dp_size", 1) / divisor if divisor else nan}
+
+
 SAMPLE_MASK_DEPARTURES = [
-    departure(
-        "error_max_len masks a score between 0 and 1 by its length alone",
-        ["sample_mask_error_partial_score"],
-        {"sample_kept": [True] * 4, "kept_tokens": [2] * 4},
-    )
+    Departure("error_max_len masks a score between 0 and 1 by its length alone", _partial, _by_length)
 ]
-ROLL_TOKEN_MEAN = {
-    "ragged": -0.2882857,
-    "empty_row": -1.0476667,
-    "all_empty": nan,
-    "weights": -0.3422143,
-    "tokens_given": -0.13045,
-    "samples_given": -0.0124286,
-    "middle_hole": 0.5362,
-    "all_equal": 0.75,
-    "large": 142857.14,
-    "nan_outside_mask": -0.3637143,
+FAMILIES = {
+    "loss_aggregation": Family(
+        loss, departures=[Departure("what stands outside the mask never counts", _counts_outside, _inside)]
+    )
 }
-NAN_OUTSIDE = {"seq-mean-token-sum": -0.1465, "seq-mean-token-mean": 0.208375, "seq-mean-token-sum-norm": -0.562}
-
-
-def _departures() -> list[Departure]:
-    named = {f"roll_token-mean_{name}": value for name, value in ROLL_TOKEN_MEAN.items()}
-    for impl in ("roll", "verl"):
-        named |= {f"{impl}_{mode}_nan_outside_mask": value for mode, value in NAN_OUTSIDE.items()}
-    return [departure(OUTSIDE, [name], {"value": value}) for name, value in named.items()]
-
-
-FAMILIES = {"loss_aggregation": Family(loss, departures=_departures())}

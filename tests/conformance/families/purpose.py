@@ -6,19 +6,12 @@ from collections.abc import Mapping
 from math import isclose
 from typing import Any
 
-from ..family import Departure, NotCompared
-
-REFUSED: Mapping[str, Any] = {"refused": True}
+from ..family import Case, NotCompared
 
 
-def departure(why: str, names: list[str], expected: Mapping[str, Any]) -> Departure:
-    """The cases of these names have one answer: `expected`."""
-    return Departure(why, lambda case: case["name"] in names, lambda case: expected)
-
-
-def numbered(name: str, last: int) -> list[str]:
-    """name, name_2, …, name_last."""
-    return [name, *(f"{name}_{i}" for i in range(2, last + 1))]
+def refused(case: Case) -> Mapping[str, Any]:
+    """What is expected where the product refuses."""
+    return {"refused": True}
 
 
 def roughly(got: list[float], recorded: list[float], absolute: float, why: str) -> Any:

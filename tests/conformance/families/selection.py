@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import fsum
+from math import fsum, isfinite
 from typing import Any
 
 from pipeline.domain import selection
@@ -11,8 +11,8 @@ from pipeline.domain.events import Member, Scores
 from pipeline.domain.grouping import scores_of
 from pipeline.domain.vocabulary import FinishReason, Grading
 
-from ..family import Case, Family, NotCompared, Refused
-from .purpose import REFUSED, departure, numbered
+from ..family import Case, Departure, Family, NotCompared, Refused
+from .purpose import refused
 
 OPTIONS = {"strategy": "strategy", "value": "value", "metric": "metric", "type": "keep", "top_p_prob_mode": "mode",
            "selection_eps": "eps", "include_zero": "include_zero"}  # fmt: skip
@@ -127,22 +127,57 @@ def _metrics(
     return {f"rollout/{name}": value for name, value in named.items()}
 
 
+def _with(case: Case, **changed: Any) -> Case:
+    return {**case, "input": {**case["input"], **changed}}
+
+
+def _spoilt(case: Case) -> bool:
+    return case["input"]["kind"] == "rewards" and not all(isfinite(r) for g in case["input"]["data"] for r in g)
+
+
+def _without_spoilt(case: Case) -> Mapping[str, Any]:
+    """What the other groups alone would give; a share of all groups stays one of all."""
+    groups, config = case["input"]["data"], case["input"]["config"]
+    left = [i for i, group in enumerate(groups) if all(map(isfinite, group))]
+    if config["strategy"] == "top_k":
+        config = {**config, "strategy": "top_k_abs", "value": int(config["value"] * len(groups))}
+    return {"kept": [left[i] for i in whole_filter(_with(case, data=[groups[i] for i in left], config=config))["kept"]]}
+
+
+def _groups_of_one(case: Case) -> bool:
+    source = case["input"]
+    return all(len(g) == 1 for g in source.get("data") or source["episodes"]) and "error" not in case["expected"]
+
+
+def _as_zeros(case: Case) -> Mapping[str, Any]:
+    source = case["input"]
+    return {"kept": selector(_with(case, data=[0.0] * len(source.get("data") or source["episodes"])))["kept"]}
+
+
+def _unknown_unused(case: Case) -> bool:
+    """An unknown word that the recorded code never looked at."""
+    known = {"type": ("largest", "smallest"), "top_p_prob_mode": ("linear", "softmax")}
+    config = case["input"]["config"]
+    return "error" not in case["expected"] and any(config.get(k, v[0]) not in v for k, v in known.items())
+
+
+def _turns_refused(case: Case) -> bool:
+    return case["input"]["kind"] == "turn_rewards" and "error" in case["expected"]
+
+
+def _one_reward(case: Case) -> Mapping[str, Any]:
+    data = [[turns[0] for turns in group] for group in case["input"]["episodes"]]
+    return {"kept": whole_filter(_with(case, kind="rewards", data=data))["kept"]}
+
+
 FAMILIES = {
     "ragen_filter": Family(
         whole_filter,
         departures=[
-            departure(
-                "a group with a reward that is not finite is no candidate",
-                [*numbered("one_nan_reward", 8), *numbered("one_inf_reward", 4)],
-                {"kept": [1, 2], "kept_rows": [2, 3, 4, 5], "empty_after_filter": False},
-            ),
-            departure("the deviation of a group of one is 0, not NaN", ["group_size_1_7"], {"kept": [0, 1, 2]}),
-            departure("an unknown word is refused, used or not", ["invalid_type_ignored"], REFUSED),
-            departure(
-                "a response has one reward, however many turns it has",
-                numbered("turn_rewards_many_rows", 2),
-                {"kept": [0, 1, 2], "kept_rows": list(range(12))},
-            ),
+            Departure("a group with a reward that is not finite is no candidate", _spoilt, _without_spoilt),
+            Departure("the deviation of a group of one is 0, not NaN", _groups_of_one, _as_zeros),
+            Departure("an unknown word is refused, used or not", _unknown_unused, refused),
+            Departure("a response has one reward, however many turns it has", _turns_refused, _one_reward),
         ],
     ),
     "ragen_selector_scores": Family(selector),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import fsum
+from math import fsum, isfinite
 from typing import Any
 
 from pipeline.domain import selection
 
-from ..family import Case, Family, Refused
-from .purpose import REFUSED, departure, roughly
+from ..family import Case, Departure, Family, Refused
+from .purpose import refused, roughly
 
 FLOAT32 = "digits of a metric beyond float32"
 ABSENT_LIMIT = 10
@@ -77,12 +77,20 @@ def _stop(steps: list[Any], stopped: bool, kind: str) -> dict[str, Any]:
     return {"steps_run": len(steps), "stopped": stopped, "stop_type": kind if stopped else None}
 
 
+def _unknown_rescale(case: Case) -> bool:
+    return case["input"].get("filter_loss_scaling", "none") not in ("none", "linear", "sqrt")
+
+
+def _odd_deviation(case: Case) -> bool:
+    return not all(map(isfinite, case["input"].get("group_std", [])))
+
+
 FAMILIES = {
     "ragen_trainer_rules": Family(
         answer,
         departures=[
-            departure("an unknown rescale is refused", [f"loss_scaling_{i}" for i in (4, 8, 12, 16, 20)], REFUSED),
-            departure("a deviation that is not finite is refused", ["soft_reweight_5"], REFUSED),
+            Departure("an unknown rescale is refused", _unknown_rescale, refused),
+            Departure("a deviation that is not finite is refused", _odd_deviation, refused),
         ],
     )
 }
