@@ -56,7 +56,17 @@ def learner(config: DecisionConfig) -> Learner:
 
 def group_filters(rules: Rules) -> Callable[[FilterRule], Any]:
     """Builds the callables of the custom group filters that a run names."""
-    return lambda rule: build(rule.args["factory"], rules.seed, rule.args["options"], "filters.custom.factory")
+    what = "filters.custom.factory"
+
+    def made(rule: FilterRule) -> Any:
+        factory = rule.args["factory"]
+        judge = build(factory, rules.seed, rule.args["options"], what)
+        if not callable(judge):
+            raise _error("not_callable", f"{factory} makes {shown(judge)}; expected something to call", what)
+        _takes(judge, 1, f"what {factory} makes can't be called with (members)", what)
+        return judge
+
+    return made
 
 
 def build(factory: str, seed: int, options: Mapping[str, Any], what: str, port: Any = None) -> Any:

@@ -2,8 +2,9 @@ import copy
 
 import pytest
 
-from pipeline.config import ConfigError, parse
-from pipeline.plugins import build, engine, eval_prompts, learner, prompts, verifier
+from pipeline.config import ConfigError, canonical, parse, resolve_budget
+from pipeline.domain.rules import rules_of
+from pipeline.plugins import build, engine, eval_prompts, group_filters, learner, prompts, verifier
 from pipeline.sdk import Engine, Learner, PromptSource, Verifier
 
 MODULE = """
@@ -44,6 +45,12 @@ class NoMethod(Judge):
 
 class Batchless(Judge):
     batch = True
+
+class Keeps(Seen):
+    def __call__(self, members): return True
+
+class KeepsTwo(Seen):
+    def __call__(self, members, more): return True
 
 class Endless(Judge):
     concurrency = 0
@@ -148,3 +155,27 @@ def test_a_plugin_cannot_change_the_configuration():
     before = copy.deepcopy(options)
     build("given_plugins:greedy", 0, options, "key", Verifier)
     assert options == before
+
+
+def custom(factory):
+    made = parse(tree_of(factory))
+    rules = rules_of(canonical(resolve_budget(made, 2**36)))
+    return group_filters(rules)(rules.domains[0].filters[0])
+
+
+def tree_of(factory):
+    plugin = {"factory": "given_plugins:Seen"}
+    chain = [{"type": "custom", "factory": factory, "options": {"x": 1}}]
+    least = {"run": "r", "steps": 1, "seed": 7, "prompts": plugin, "engine": plugin, "learner": plugin}
+    return least | {"domains": {"math": {"quota": 1}}, "filters": {"default": chain}}
+
+
+def test_a_custom_group_filter_is_built_of_what_is_recorded():
+    made = custom("given_plugins:Keeps")
+    assert (made.seed, made.options, made(())) == (7, {"x": 1}, True)
+
+
+@pytest.mark.parametrize("factory", ["given_plugins:Seen", "given_plugins:KeepsTwo"])
+def test_a_custom_group_filter_that_takes_no_group_is_refused_at_start(factory):
+    with pytest.raises(ConfigError, match=r"filters.custom.factory.*expected|filters.custom.factory.*members"):
+        custom(factory)

@@ -1,4 +1,4 @@
-"""Configurations to simulate: one drawn from each seed, and the named ones of docs/testing.md."""
+"""Configurations to simulate: one drawn from each seed, and the named ones of README.md."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pipeline.domain.rules import (
     DomainRules,
     EvaluationRules,
     FilterRule,
+    GuardRule,
     Rules,
     StarvationRules,
 )
@@ -231,6 +232,8 @@ def _named() -> dict[str, Setup]:
         ours = {key: more.pop(key) for key in tuple(more) if key in Setup.__slots__}
         return Setup(name, rules(**more), chaos, **ours)
 
+    window = GuardRule("window", {"window": 8, "min_samples": 2, "max_ratio": 0.5, "keep_after": 3})
+    guarded = tuple(replace(domain, guard=window, shadows=domain.filters) for domain in rules().domains)
     slow_checkpoints = rules(checkpoint_every=100, steps=6)
     starving = StarvationRules(StarvationPolicy.RAISE, 5, 0.0, 0, 0)
     evaluating = EvaluationRules(1, 2, 2, 0)
@@ -248,6 +251,7 @@ def _named() -> dict[str, Setup]:
         setup("unequal_quotas", quotas={"maths": 4, "code": 1}, max_open_groups=2),
         setup("evaluation_while_full", payload_budget=least_budget(rules()), evaluation=evaluating, eval_prompts=5),
         setup("one_huge_payload", payload_budget=least_budget(rules()), huge_payload=0.02),
+        setup("guarded", replace(FAULTS, constant=0.7), domains=guarded, filter_partitions=1),
         setup("async_0", async_ratio=0.0, max_staleness=0, prefetch=0),
         setup("async_half", async_ratio=0.5, max_staleness=1, prefetch=0),
         setup("async_1", async_ratio=1.0, max_staleness=1, prefetch=1),
