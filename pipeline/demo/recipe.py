@@ -32,6 +32,7 @@ def recipe(run: str, seed: int, steps: int, filtered: bool) -> DecisionConfig:
         "advantages": {"eps": 1e-4},
         "group_size": 8,
         "async_ratio": 1,
+        "oversample_max": 1,
         "evaluation": {"every": 20, "max_open": 128},
         "checkpoint_every": 10,
         "payload": {"max": "16KB"},

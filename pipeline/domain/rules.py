@@ -1,5 +1,5 @@
 """The decision configuration as the pure stages need it: read from RunStarted's canonical JSON, nothing has a default
-here (pipeline/config.py is the one place for defaults and checks)."""
+here (pipeline/config is the one place for defaults and checks)."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ def test_an_event_of_another_topic_stops_the_assembler() -> None:
         assembling(by())(e.StopRequested("x", 0))
 
 
-# ------------------------------------------------------------------------------------- cases of docs/cases.md
+# --------------------------------------------------------------------------------- situations that users met
 
 
 def test_a_wrong_id_never_makes_a_group_of_one() -> None:

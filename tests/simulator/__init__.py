@@ -1,1 +1,1 @@
-"""All stages in one process, under seeded interleavings, faults and crashes (docs/testing.md)."""
+"""All stages in one process, under seeded interleavings, faults and crashes."""

@@ -1,4 +1,4 @@
-"""Configurations to simulate: one drawn from each seed, and the named ones of README.md."""
+"""Configurations to simulate: one drawn from each seed, and named ones."""
 
 from __future__ import annotations
 
