@@ -9,6 +9,7 @@ from pipeline.config.errors import ConfigError, Problem, nearest
 from pipeline.config.filter_checks import FILTER_CHECKS, places
 from pipeline.config.models import DecisionConfig
 from pipeline.config.predicates import MaxTokens, MinTokens
+from pipeline.config.training_checks import TRAINING_CHECKS
 from pipeline.sdk import PromptSource
 
 Check = Callable[[DecisionConfig], Iterator[Problem]]
@@ -115,6 +116,7 @@ def _budget(config: DecisionConfig) -> Iterator[Problem]:
 
 _CHECKS: Sequence[Check] = (
     *FILTER_CHECKS,
+    *TRAINING_CHECKS,
     _lead,
     _staleness,
     _times,

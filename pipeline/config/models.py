@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pipeline.config.filters import Chain, Filter, Shadows, ZeroStd
 from pipeline.config.guards import Guard, NoGuard
 from pipeline.config.predicates import Predicate
+from pipeline.config.training import Correction, Loss, SampleMasks
 from pipeline.config.values import Bytes, Many, Metric, Milliseconds, MillisecondsOrOff, Name, Plugin, RunName, Section
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -131,6 +132,9 @@ class DecisionConfig(Section):
     starvation: Starvation = Starvation()
     payload: Payload = Payload()
     advantages: Advantages = Advantages()
+    correction: Correction | None = None
+    loss: Loss | None = None
+    sample_masks: SampleMasks | None = None
     checkpoint_every: Count = 10
     empty_stop_steps: CountOrOff = 5
     record_text: Literal["none", "eval", "all"] = "eval"
