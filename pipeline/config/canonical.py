@@ -20,7 +20,7 @@ from pipeline.config.values import FACTORY
 
 _PAYLOAD = {"payload_budget": "budget", "max_payload_bytes": "max_bytes", "payload_ttl_ms": "ttl_ms"}
 _WRITTEN_ONLY = {"batch_size", "domains", "filters", "guard", "payload", "shadow_filters"}
-_ONLY_IF_SET = ("correction", "loss", "sample_masks")
+_ONLY_IF_SET = ("correction", "loss", "sample_masks", "selection")
 _DECIDES = ("filters", "guard", "shadow_filters")
 _TIMED = ("assembly", "starvation")
 
@@ -33,6 +33,8 @@ def canonical(config: DecisionConfig) -> str:
     unset = {name for name in _ONLY_IF_SET if getattr(config, name) is None}
     tree = config.model_dump(exclude=_WRITTEN_ONLY | unset)
     tree["domains"] = [_domain(config, name, quota) for name, quota in config.quotas().items()]
+    if config.selection is not None:
+        tree["selection"]["window"] = config.window()
     tree |= {recorded: getattr(config.payload, name) for recorded, name in _PAYLOAD.items()}
     return _json(tree)
 

@@ -9,6 +9,7 @@ from pipeline.config.errors import ConfigError, Problem, nearest
 from pipeline.config.filter_checks import FILTER_CHECKS, places
 from pipeline.config.models import DecisionConfig
 from pipeline.config.predicates import MaxTokens, MinTokens
+from pipeline.config.selection_checks import SELECTION_CHECKS
 from pipeline.config.training_checks import TRAINING_CHECKS
 from pipeline.sdk import PromptSource
 
@@ -59,7 +60,7 @@ def _shares(config: DecisionConfig) -> Iterator[Problem]:
 
 
 def _lead(config: DecisionConfig) -> Iterator[Problem]:
-    for name, quota in config.quotas().items():
+    for name, quota in config.ready().items():
         lead, needed = ceil(quota * config.async_ratio) + quota, (1 + config.prefetch) * quota
         if lead < needed:
             message = (
@@ -107,7 +108,7 @@ def _budget(config: DecisionConfig) -> Iterator[Problem]:
     budget, batch = config.payload.budget, config.batch_bytes()
     if budget is not None and budget < batch:
         message = (
-            f"is {budget}, less than one batch may take: {batch} bytes = {sum(config.quotas().values())} groups × "
+            f"is {budget}, less than one batch may take: {batch} bytes = {sum(config.ready().values())} groups × "
             f"{config.group_size + config.redundancy} responses × payload.max {config.payload.max_bytes}; "
             f"raise it to {batch}, or lower payload.max"
         )
@@ -116,6 +117,7 @@ def _budget(config: DecisionConfig) -> Iterator[Problem]:
 
 _CHECKS: Sequence[Check] = (
     *FILTER_CHECKS,
+    *SELECTION_CHECKS,
     *TRAINING_CHECKS,
     _lead,
     _staleness,

@@ -12,6 +12,7 @@ from pipeline.config.check import check
 from pipeline.config.errors import ConfigError, Path, Problem, nearest, shown
 from pipeline.config.files import Document, document, read
 from pipeline.config.models import DecisionConfig
+from pipeline.config.selection import DEFAULT_TYPE
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -101,6 +102,11 @@ def _path(location: Iterable[str | int], tree: Any) -> Path:
         if inside or (isinstance(node, list) and isinstance(part, int) and part < len(node)):
             path.append(part)
             node = node[part]
-        elif index == len(parts) - 1 and part != "[key]" and isinstance(node, dict) and part != node.get("type"):
+        elif (
+            index == len(parts) - 1
+            and part != "[key]"
+            and isinstance(node, dict)
+            and part not in (node.get("type"), DEFAULT_TYPE)
+        ):
             path.append(part)
     return tuple(path)

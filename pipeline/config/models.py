@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pipeline.config.filters import Chain, Filter, Shadows, ZeroStd
 from pipeline.config.guards import Guard, NoGuard
 from pipeline.config.predicates import Predicate
+from pipeline.config.selection import Selection
 from pipeline.config.training import Correction, Loss, SampleMasks
 from pipeline.config.values import Bytes, Many, Metric, Milliseconds, MillisecondsOrOff, Name, Plugin, RunName, Section
 
@@ -108,6 +109,7 @@ class DecisionConfig(Section):
     guard: dict[Name, Guard] = Field({})
     shadow_filters: dict[Name, Shadows] = Field({})
     response_filter: Many[Predicate] = ()
+    selection: Selection | None = None
 
     async_ratio: float = Field(1.0, ge=0, le=1000)
     max_staleness: CountOrOff = Field(default_factory=lambda data: ceil(data["async_ratio"]))
@@ -176,9 +178,22 @@ class DecisionConfig(Section):
         """The most that the payloads of a training group take."""
         return (self.group_size + self.redundancy) * self.payload.max_bytes
 
+    def window(self) -> int:
+        """Accepted groups that are selected from at once. Without a selection it means nothing."""
+        own = self.selection.window if self.selection is not None else None
+        return own or sum(self.quotas().values())
+
+    def ready(self) -> dict[str, int]:
+        """Groups of each domain that the next batch may need: its quota, or a selection's window, with refill beside
+        a batch that lacks one."""
+        quotas, selection = self.quotas(), self.selection
+        if selection is None:
+            return quotas
+        return {name: self.window() + (quota - 1 if selection.refill else 0) for name, quota in quotas.items()}
+
     def batch_bytes(self) -> int:
-        """The most that the payloads of a batch take."""
-        return sum(self.quotas().values()) * self.group_bytes()
+        """The most that the payloads of the groups take that the next batch may need."""
+        return sum(self.ready().values()) * self.group_bytes()
 
     def evaluation_bytes(self) -> int:
         """The most that the payloads of open evaluation groups take."""

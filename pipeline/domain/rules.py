@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Literal
 
+from pipeline.domain.selection.rules import SelectionRules
+from pipeline.domain.selection.weights import Rescale
 from pipeline.domain.vocabulary import StarvationPolicy
 
 DECISION_VERSIONS: dict[str, int] = {
@@ -85,6 +87,19 @@ class StarvationRules:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectionSettings:
+    """Selection of groups by windows of `window` accepted ones: by rank, or by the user's own code (`custom`)."""
+
+    window: int
+    refill: bool
+    loss_rescale: Rescale
+    variance_stop: bool
+    ranked: SelectionRules | None
+    soft_weights: bool
+    custom: FilterRule | None
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """Everything that decides, for one run. Sizes in bytes, times in milliseconds of run time."""
 
@@ -116,6 +131,7 @@ class Rules:
     checkpoint_every: int
     empty_stop_steps: int
     tick_ms: int
+    selection: SelectionSettings | None = None
 
     def domain(self, name: str) -> DomainRules:
         """The rules of a domain; KeyError if the run has no such domain."""
@@ -124,9 +140,16 @@ class Rules:
                 return rules
         raise KeyError(name)
 
+    def ready(self, domain: DomainRules) -> int:
+        """Accepted groups that the next batch may need: the quota, or a window, with refill beside a pool that lacks
+        one group."""
+        if self.selection is None:
+            return domain.quota
+        return self.selection.window + (domain.quota - 1 if self.selection.refill else 0)
+
     def lead(self, domain: DomainRules) -> int:
-        """Groups that may be accepted and untrained at once: a batch, and `async_ratio` batches ahead of it."""
-        return ceil(domain.quota * self.async_ratio) + domain.quota
+        """Groups that may be accepted and untrained at once: those for a batch, and for `async_ratio` batches more."""
+        return ceil(self.ready(domain) * self.async_ratio) + self.ready(domain)
 
 
 def rules_of(config: str | Mapping[str, Any]) -> Rules:
@@ -135,6 +158,7 @@ def rules_of(config: str | Mapping[str, Any]) -> Rules:
     return Rules(
         **{name: c[name] for name in _PLAIN},
         domains=tuple(_domain(d) for d in c["domains"]),
+        selection=_selection(c["selection"]) if "selection" in c else None,
         assembly=AssemblyRules(**{name: c["assembly"][name] for name in _names(AssemblyRules)}),
         evaluation=EvaluationRules(**{name: c["evaluation"][name] for name in _names(EvaluationRules)}),
         starvation=StarvationRules(
@@ -148,7 +172,8 @@ def _names(cls: type[Any]) -> tuple[str, ...]:
     return tuple(cls.__dataclass_fields__)
 
 
-_PLAIN = tuple(n for n in _names(Rules) if n not in ("domains", "assembly", "evaluation", "starvation"))
+_SECTIONS = ("domains", "assembly", "evaluation", "starvation", "selection")
+_PLAIN = tuple(n for n in _names(Rules) if n not in _SECTIONS)
 
 
 def _domain(d: Mapping[str, Any]) -> DomainRules:
@@ -159,3 +184,14 @@ def _domain(d: Mapping[str, Any]) -> DomainRules:
 
 def _typed(written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return written["type"], {key: value for key, value in written.items() if key != "type"}
+
+
+def _selection(written: Mapping[str, Any]) -> SelectionSettings:
+    kind, args = _typed(written)
+    ranked = SelectionRules(**{name: args[name] for name in _names(SelectionRules)}) if kind == "ranked" else None
+    return SelectionSettings(
+        **{name: args[name] for name in ("window", "refill", "loss_rescale", "variance_stop")},
+        ranked=ranked,
+        soft_weights=args.get("weights") == "soft",
+        custom=None if ranked else FilterRule(kind, args),
+    )
