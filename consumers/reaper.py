@@ -23,7 +23,7 @@ def serve(process: Process) -> int:
     responses = LastSweep(store, unlinker)
     sweeps = Sweeps(store, ledger)
     hooks = Hooks(before_commit=unlinker.before_commit, facts=sweeps.facts, heartbeat=process.heartbeat)
-    others = Hooks(before_commit=unlinker.before_commit, facts=responses.facts)
+    others = Hooks(before_commit=unlinker.before_commit, facts=responses.facts, heartbeat=process.heartbeat)
     loops = [
         Loop(process.connection, ledger, process.rules, hooks),
         Loop(process.connection, responses, process.rules, others),

@@ -8,11 +8,10 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -20,6 +19,7 @@ from pipeline.config import DecisionConfig, ProcessSettings, load_settings
 from pipeline.config.errors import ConfigError
 from pipeline.domain.events import RunStarted
 from pipeline.domain.rules import Rules
+from pipeline.health import Heartbeat
 from pipeline.log.client import Connection
 from pipeline.log.codec import Members
 from pipeline.log.errors import Fenced, LogError
@@ -29,22 +29,7 @@ from pipeline.store.errors import StoreError
 if TYPE_CHECKING:
     from pipeline.store.payloads import PayloadStore
 
-HEARTBEAT_S: Final = 1.0
 log = structlog.get_logger(__name__)
-
-
-class Heartbeat:
-    """Touches the file in TAMIS_HEARTBEAT, if there is one, once a second: a health check looks at its age."""
-
-    def __init__(self) -> None:
-        self._path = os.environ.get("TAMIS_HEARTBEAT")
-        self._next = 0.0
-
-    def __call__(self) -> None:
-        now = time.monotonic()
-        if self._path and now >= self._next:
-            self._next = now + HEARTBEAT_S
-            Path(self._path).write_text(f"{time.time():.3f}\n")
 
 
 @dataclass(frozen=True, slots=True)

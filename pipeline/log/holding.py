@@ -26,7 +26,8 @@ LAZY_S: Final = 1.0
 
 
 class Holding:
-    """Trackers by partition, and the outbox. `records` counts what arrived since the last commit."""
+    """Trackers by partition, and the outbox. `records` counts what arrived since the last commit; `behind_since`: when
+    the oldest record was finished that isn't committed, seconds of the monotonic clock."""
 
     def __init__(self, connection: Connection, work: Work, rules: Rules) -> None:
         self._topic = topic_name(connection.run, READS[work.name])
@@ -34,7 +35,7 @@ class Holding:
         self._work = work
         self._writer = Writer(connection.run)
         self._limit = DeadLetterLimit()
-        self._behind_since: float | None = None
+        self.behind_since: float | None = None
         self.intake = Intake(work.name, rules)
         self.trackers: dict[int, Tracker] = {}
         self.outbox: list[Message] = []
@@ -53,12 +54,12 @@ class Holding:
     @property
     def is_behind(self) -> bool:
         """Whether there is anything to commit."""
-        return bool(self.outbox) or self._behind_since is not None
+        return bool(self.outbox) or self.behind_since is not None
 
     @property
     def is_due(self) -> bool:
         """Whether to commit now: outputs at once, mere progress within a second."""
-        late = self._behind_since is not None and time.monotonic() - self._behind_since > LAZY_S
+        late = self.behind_since is not None and time.monotonic() - self.behind_since > LAZY_S
         return bool(self.outbox) or late
 
     def hold(self, trackers: Iterable[Tracker]) -> None:
@@ -69,7 +70,7 @@ class Holding:
         """Give all up: another may have them, and its answers count."""
         for tracker in self.trackers.values():
             tracker.lost = True
-        self.trackers, self.outbox, self._behind_since, self.records = {}, [], None, 0
+        self.trackers, self.outbox, self.behind_since, self.records = {}, [], None, 0
 
     def arrivals(self, records: Sequence[KafkaMessage]) -> list[Job]:
         """The jobs among new records. Stop beyond the limit of dead letters."""
@@ -122,12 +123,12 @@ class Holding:
 
     def committed(self) -> None:
         """All of it is in the log now."""
-        self.outbox, self._behind_since, self.records = [], None, 0
+        self.outbox, self.behind_since, self.records = [], None, 0
 
     def _finish(self, home: Tracker, offset: int, outputs: Iterable[tuple[int, Output]]) -> None:
         self._add(home, offset, outputs)
         home.finish(offset)
-        self._behind_since = self._behind_since or time.monotonic()
+        self.behind_since = self.behind_since or time.monotonic()
 
     def _add(self, home: Tracker, offset: int, outputs: Iterable[tuple[int, Output]]) -> None:
         cause = f"{self._causes}/{home.partition}/{offset}/"

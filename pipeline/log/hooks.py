@@ -8,6 +8,7 @@ from typing import Final
 
 from pipeline.domain.topology import Output
 from pipeline.domain.vocabulary import DeadLetterReason
+from pipeline.health import Standing
 from pipeline.log.errors import Stop
 
 WINDOW: Final = 1_000
@@ -41,7 +42,7 @@ class Hooks:
     doing them once. `facts` gives outputs that no record caused; each is written once. `assigned` gets the partitions
     when their states are ready, `dropped` is called when they are given up. `finished` is called after the commit that
     passes RunFinished on in all of them, or instead of `assigned` if that was done before. `heartbeat` is called at
-    every turn, at least about twice a second."""
+    every turn, at least about twice a second, with how the loop stands."""
 
     before_commit: Callable[[Sequence[Output]], None] = _nothing
     facts: Callable[[], Sequence[Output]] = _no_facts
@@ -49,7 +50,7 @@ class Hooks:
     dropped: Callable[[], None] = _nothing
     finished: Callable[[], None] = _nothing
     committed: Callable[[Committed], None] = _nothing
-    heartbeat: Callable[[], None] = _nothing
+    heartbeat: Callable[[Standing], None] = _nothing
 
 
 class DeadLetterLimit:

@@ -64,7 +64,7 @@ class Loop:
         partition that this process has. Returns 0; raises LogError (`exit_code`) for all else that ends a stage."""
         try:
             while not until() and not (until_finished and self._passed_on):
-                self._hooks.heartbeat()
+                self._hooks.heartbeat(self._membership.standing(self._stage.name, self._behind_since))
                 self._turn()
             self._stop()
             return 0
@@ -194,7 +194,7 @@ class Loop:
             self._hooks.assigned(sorted(self._lanes))
 
     def _keep_alive(self) -> None:
-        self._hooks.heartbeat()
+        self._hooks.heartbeat(self._membership.standing(self._stage.name, self._behind_since))
         self._membership.stay()
         if self._membership.changed:
             raise Interrupted

@@ -13,6 +13,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from pipeline.domain.topology import READS, StageName
+from pipeline.health import Standing
 from pipeline.log.client import Connection, stage_consumer
 from pipeline.log.errors import Fatal, Fenced, Stop
 from pipeline.log.reader import take
@@ -25,12 +26,13 @@ log = structlog.get_logger(__name__)
 
 class Membership:
     """The consumer of one stage. `waiting`: partitions that were assigned and aren't read yet; `changed`: partitions
-    came or went since the loop last looked, so what was taken before is void."""
+    came or went since the loop last looked, so what was taken before is void; `owned`: what the group has given to this
+    process, None while it has not said."""
 
     def __init__(self, connection: Connection, stage: StageName) -> None:
         self._topic = topic_name(connection.run, READS[stage])
         self._run = connection.run
-        self._owned: list[int] = []
+        self.owned: list[int] | None = None
         self.waiting: list[int] | None = None
         self.changed = False
         self.consumer = stage_consumer(connection, stage, self._on_assign, self._on_revoke, self._on_lost)
@@ -48,13 +50,18 @@ class Membership:
     def restart(self) -> None:
         """Put all partitions back to waiting."""
         self.consumer.assign([])
-        self.waiting = list(self._owned)
+        self.waiting = list(self.owned or ())
 
     def stay(self) -> None:
         """Let the client do its part between two steps of something long; nothing is read meanwhile."""
         message = self.consumer.poll(0)
         if message is not None:
             self._is_record(message)
+
+    def standing(self, stage: StageName, behind_since: float | None) -> Standing:
+        """How the stage stands here; `behind_since`: when the oldest result came about that isn't committed."""
+        partitions = None if self.owned is None else len(self.owned)
+        return Standing(stage.value, partitions, self.waiting is None, behind_since)
 
     def metadata(self) -> Any:
         """The group metadata of this moment; with it, sent offsets are refused once another member has taken over."""
@@ -67,12 +74,12 @@ class Membership:
         thread.join(CLOSE_S)
 
     def _on_assign(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        self._owned = sorted(p.partition for p in partitions)
-        self.waiting, self.changed = list(self._owned), True
+        self.owned = sorted(p.partition for p in partitions)
+        self.waiting, self.changed = list(self.owned), True
         consumer.assign([])
 
     def _on_revoke(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        self._owned = []
+        self.owned = None
         self.waiting, self.changed = None, True
         consumer.unassign()
 

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import StageName, Topic
+from pipeline.health import Standing
 from pipeline.log.client import Connection
 from pipeline.log.codec import Poison, UnknownSchema, decode, encode
 from pipeline.log.errors import Stop
@@ -50,7 +51,7 @@ class Position:
 class Seat:
     """A member of a stage that works alone on the ledger, in facts of its own making."""
 
-    def __init__(self, connection: Connection, stage: StageName, heartbeat: Callable[[], None]) -> None:
+    def __init__(self, connection: Connection, stage: StageName, heartbeat: Callable[[Standing], None]) -> None:
         self._connection, self._stage, self._heartbeat = connection, stage, heartbeat
         self._topic = topic_name(connection.run, Topic.LEDGER)
         self._sink = Sink(connection, stage)
@@ -113,6 +114,10 @@ class Seat:
             offsets = [TopicPartition(self._topic, 0, position.offset, metadata)]
             self._sink.send_offsets(offsets, self._membership.metadata())
 
+    def standing(self) -> Standing:
+        """How this process stands in its stage."""
+        return self._membership.standing(self._stage, None)
+
     def now_ms(self) -> int:
         """The wall clock, which facts are stamped with."""
         return time.time_ns() // 1_000_000
@@ -123,7 +128,7 @@ class Seat:
         self._membership.close()
 
     def _keep_alive(self) -> None:
-        self._heartbeat()
+        self._heartbeat(self.standing())
         self._membership.stay()
         if self._membership.changed:
             raise Interrupted

@@ -59,7 +59,7 @@ class ServingLoop:
         partition that this process has. Returns 0; raises LogError (`exit_code`) for what ends a stage otherwise."""
         try:
             while not until() and not (until_finished and self._holding.is_over):
-                self._hooks.heartbeat()
+                self._hooks.heartbeat(self._membership.standing(self._work.name, self._holding.behind_since))
                 self._turn()
             self._stop()
             return 0
@@ -157,7 +157,7 @@ class ServingLoop:
             self._hooks.finished()
 
     def _keep_alive(self) -> None:
-        self._hooks.heartbeat()
+        self._hooks.heartbeat(self._membership.standing(self._work.name, self._holding.behind_since))
         self._membership.stay()
         if self._membership.changed:
             raise Interrupted

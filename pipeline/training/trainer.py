@@ -19,6 +19,7 @@ from pipeline.domain import training as book
 from pipeline.domain.rules import Rules
 from pipeline.domain.training import Book, Policy
 from pipeline.domain.vocabulary import ReturnReason
+from pipeline.health import Standing
 from pipeline.log.seat import Entry, Fact, Position, Seat
 from pipeline.training.work import Done, Work
 
@@ -37,7 +38,7 @@ class Trainer:
     seat: Seat
     work: Work
     slot: str
-    heartbeat: Callable[[], None] = lambda: None
+    heartbeat: Callable[[Standing], None] = lambda standing: None
     _book: Book = field(default_factory=Book)
     _turn: int = 0
     _joined: int = 0
@@ -53,7 +54,7 @@ class Trainer:
         """Train until told to stop, or until the run is finished. Returns the exit code."""
         try:
             while not should_stop():
-                self.heartbeat()
+                self.heartbeat(self.seat.standing())
                 entries = self.seat.poll(self._patience())
                 if self.seat.turn != self._turn:
                     self._take_seat()

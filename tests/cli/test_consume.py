@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
 
+from pipeline import health
 from pipeline.domain import events as e
 from pipeline.domain.topology import StageName, Topic
 from pipeline.log.admin import commit_offsets
@@ -111,6 +114,30 @@ def test_the_monitor_serves_metrics(created: Connection, consume: Consume) -> No
     text = eventually(lambda: found if "tamis_steps 3.0" in (found := scraped()) else "", "the run's steps")
     assert 'tamis_groups_rejected_total{reason="zero_std"} 0.0' in text
     assert monitor.end(signal.SIGTERM) == 0
+
+
+def test_who_works_and_who_stands_by_is_well_and_ends_within_5_s(
+    created: Connection, consume: Consume, tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("first", "second", "reaper")]
+    stages = ("batcher", "batcher", "reaper")
+    consumers = [
+        consume(stage, "--run", created.run, "--slot", file.name, TAMIS_HEARTBEAT=str(file))
+        for stage, file in zip(stages, files, strict=True)
+    ]
+
+    def standings() -> list[tuple[str, int]] | None:
+        if any(health.problems(str(file), time.monotonic()) for file in files):
+            return None
+        return sorted((loop["stage"], loop["partitions"]) for file in files for loop in json.loads(file.read_text()))
+
+    expected = [("batcher", 0), ("batcher", 1), ("discard-reaper", 2), ("reaper", 1)]
+    eventually(lambda: standings() == expected, f"all are well: {expected}")
+    asked = time.monotonic()
+    for consumer in consumers:
+        consumer.process.send_signal(signal.SIGTERM)
+    assert [consumer.wait() for consumer in consumers] == [0, 0, 0]
+    assert time.monotonic() - asked < 5.0
 
 
 def test_a_stage_that_does_not_exist_is_refused(tamis: Tamis) -> None:
