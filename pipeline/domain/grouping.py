@@ -9,9 +9,10 @@ from pipeline.domain.events import Member, ResponseScored, Scores
 
 
 def total(values: Iterable[float]) -> float:
-    """The exact sum, rounded once; NaN for what is not finite."""
+    """The exact sum, rounded once; NaN for what is not finite. Taken in order of size, since whether it overflows on
+    the way depends on the order."""
     try:
-        found = fsum(values)
+        found = fsum(sorted(values))
     except (OverflowError, ValueError):
         return nan
     return found if isfinite(found) else nan

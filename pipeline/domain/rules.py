@@ -16,7 +16,7 @@ from pipeline.domain.vocabulary import StarvationPolicy
 DECISION_VERSIONS: dict[str, int] = {
     "scheduler": 1,
     "assembler": 1,
-    "filter": 1,
+    "filter": 2,
     "batcher": 1,
     "reaper": 1,
     "discard-reaper": 1,

@@ -52,6 +52,11 @@ def test_which_slot_a_reward_is_in_changes_nothing(type: str, pairs: list[tuple[
     assert told(one) == told(other)
 
 
+def test_a_sum_that_overflows_on_its_way_does_so_in_any_order() -> None:
+    orders = [[LARGE, LARGE, -LARGE], [LARGE, -LARGE, LARGE], [-LARGE, LARGE, LARGE]]
+    assert [mean(order) for order in orders] == [LARGE / 3] * 3
+
+
 @pytest.mark.parametrize("type", BY_NUMBERS)
 @given(values=st.lists(ANY, min_size=1, max_size=9))
 def test_every_group_of_numbers_comes_to_a_finite_measurement_or_is_invalid(type: str, values: list[float]) -> None:

@@ -64,7 +64,16 @@ def test_a_kept_group_tells_the_last_number_that_was_measured() -> None:
 def test_one_version_asks_for_one_known_policy(versions: list[tuple[int, int]], kept: bool) -> None:
     who = [member(i, float(i), oldest_version=old, newest_version=new) for i, (old, new) in enumerate(versions)]
     assert (decide(who, rule("provenance")).reason is None) is kept
-    assert decide(who, rule("provenance", one_version=False)).reason is None
+    assert decide(who, rule("provenance", one_version=False)).reason is (
+        Reason.PROVENANCE if versions[0][0] < 0 else None
+    )
+
+
+def test_a_member_without_a_policy_version_is_never_trained_on() -> None:
+    found = decide([member(0, 0.0), member(1, 1.0, oldest_version=-1, newest_version=-1)], rule("no_filter"))
+    assert (found.reason, found.detail) == (Reason.PROVENANCE, "slot 1 has no policy version")
+    absent = member(1, None, oldest_version=-1, newest_version=-1, failure=Failure.ENV_FAILED)
+    assert decide([member(0, 0.0), absent], rule("no_filter")).reason is Reason.ENV_FAILED
 
 
 def test_provenance_comes_before_what_is_aborted_and_that_before_what_is_ungraded() -> None:
@@ -149,6 +158,40 @@ def test_the_label_of_a_nearly_constant_group_depends_on_no_order() -> None:
     values = [0.05, 0.05 - 1e-10]
     assert decide(members(values), rule("zero_std")).metric_name == "drop_zero_std_0.0"
     assert decide(members(values[::-1]), rule("zero_std")).metric_name == "drop_zero_std_0.0"
+
+
+UNKNOWN = {"grading": Grading.UNGRADED}
+
+
+def zeros(*rewards: float, unknown: int) -> list[e.Member]:
+    """Members with these rewards, and some whose verifier's policy is `zero`."""
+    return [*members(rewards), *(member(len(rewards) + i, 0.0, **UNKNOWN) for i in range(unknown))]
+
+
+@pytest.mark.parametrize(
+    ("type", "who", "expected"),
+    [
+        ("zero_std", zeros(unknown=4), Reason.UNGRADED),
+        ("zero_std", zeros(0.0, unknown=3), Reason.UNGRADED),
+        ("zero_std", zeros(0.0, 0.0, unknown=2), Reason.ZERO_STD),
+        ("zero_std", zeros(1.0, unknown=3), None),
+        ("finished_zero_std", zeros(unknown=4), Reason.UNGRADED),
+        ("std_filter", zeros(0.0, unknown=3), Reason.UNGRADED),
+        ("mean_filter", zeros(1.0, 1.0, unknown=4), Reason.UNGRADED),
+        ("mean_filter", zeros(0.5, 0.0, unknown=2), Reason.MEAN_LOW),
+        ("band", zeros(0.5, 0.5, unknown=4), Reason.UNGRADED),
+        ("no_filter", zeros(unknown=4), None),
+    ],
+)
+def test_what_nobody_judged_is_no_lack_of_signal(type: str, who: list[e.Member], expected: Reason | None) -> None:
+    chain = rule(type, threshold_down=0.34) if type == "mean_filter" else rule(type)
+    assert decide(who, chain).reason is expected
+
+
+def test_an_ungraded_group_says_what_it_would_have_been() -> None:
+    found = decide(zeros(0.0, unknown=3), rule("zero_std"))
+    assert (found.metric_name, found.constant_class, found.measured) == ("drop_ungraded", None, 0.0)
+    assert found.detail == "3 of 4 rewards are unknown, counted as 0; it would be drop_zero_std_0.0"
 
 
 def test_a_large_constant_group_is_constant() -> None:

@@ -13,6 +13,7 @@ from pipeline.domain.filters.flags import drop_flag
 from pipeline.domain.filters.guard import Guard
 from pipeline.domain.filters.integrity import graded, provenance, whole
 from pipeline.domain.filters.level import band, mean_filter
+from pipeline.domain.filters.unknown import unless_unknown
 from pipeline.domain.filters.variance import finished_zero_std, std_filter, zero_std
 from pipeline.domain.rules import DomainRules, FilterRule
 
@@ -58,7 +59,7 @@ class Chain:
         for ask in (*self._before, *self._filters):
             if finding.reason is not None:
                 break
-            newer = ask(members)
+            newer = unless_unknown(ask, members)
             measurements |= newer.measurements
             if newer.reason is not None or newer.measured is not None or finding.measured is None:
                 finding = newer

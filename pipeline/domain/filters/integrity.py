@@ -1,4 +1,4 @@
-"""The checks that come before every other filter: is this a whole group with known, finite rewards?"""
+"""The checks that come before every other filter: is this a whole group of known policies and known, finite rewards?"""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ _OF_FAILURE = {Failure.TIMEOUT: Reason.TIMEOUT, Failure.ENV_FAILED: Reason.ENV_F
 
 
 def whole(members: Sequence[Member], group_size: int) -> Finding:
-    """As many members as the group has slots, each in a slot of its own."""
+    """As many members as the group has slots, each in a slot of its own, and each of a policy version that is known. A
+    member that failed has no response whose version could matter."""
     slots = {m.slot for m in members}
     if len(members) != group_size or len(slots) != group_size:
         return _broken(Reason.PROVENANCE, f"{len(members)} members in {len(slots)} slots, expected {group_size}")
+    for member in members:
+        if member.failure is None and member.oldest_version < 0:
+            return _broken(Reason.PROVENANCE, f"slot {member.slot} has no policy version")
     return Finding(INTEGRITY, None)
 
 
