@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from math import fsum, isfinite, nan, sqrt
 
 from pipeline.domain.events import Member, ResponseScored, Scores
 
 
 def total(values: Iterable[float]) -> float:
-    """The exact sum, rounded once; NaN for what is not finite. Taken in order of size, since whether it overflows on
-    the way depends on the order."""
+    """The exact sum, rounded once; NaN for what is not finite."""
+    known = tuple(values)
     try:
-        found = fsum(sorted(values))
-    except (OverflowError, ValueError):
+        found = fsum(known)
+    except OverflowError:
+        found = _wide_total(known)
+    except ValueError:
         return nan
     return found if isfinite(found) else nan
+
+
+def _wide_total(values: Iterable[float]) -> float:
+    """The exact sum where fsum runs over on its way, which depends on the order although the sum doesn't."""
+    exact = Fraction(0)
+    try:
+        for value in values:
+            exact += Fraction(value)
+        return float(exact)
+    except (OverflowError, ValueError):
+        return nan
 
 
 def mean(values: Sequence[float]) -> float:

@@ -11,6 +11,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
+from pipeline.local.probe import wait_until
 from pipeline.log.client import Connection, admin_client
 from pipeline.log.reader import read_topic
 from pipeline.log.topics import topic_name
@@ -93,6 +94,7 @@ def test_a_topic_with_another_number_of_partitions_is_refused(tamis: Tamis, crea
     name = topic_name(created.run, Topic.ROLLOUTS)
     admin = admin_client(created)
     admin.create_partitions([NewPartitions(name, 3)])[name].result(30)
+    assert wait_until(lambda: len(admin.list_topics(name, 10).topics[name].partitions) == 3, within_s=30)
     answer = tamis(command, created.run)
     assert answer.code == 2
     assert answer.err.startswith(f"error: topic {name} has 3 partitions, expected 2: its records are no longer where")

@@ -13,8 +13,8 @@ import pipeline.domain
 FILES = sorted(Path(pipeline.domain.__file__).parent.rglob("*.py"))
 
 MODULES = (
-    "__future__", "bisect", "collections", "collections.abc", "dataclasses", "enum", "functools", "heapq", "itertools",
-    "json", "math", "operator", "re", "typing",
+    "__future__", "bisect", "collections", "collections.abc", "dataclasses", "enum", "fractions", "functools", "heapq",
+    "itertools", "json", "math", "operator", "re", "typing",
 )  # fmt: skip
 BUILTINS = (
     "__import__", "breakpoint", "compile", "eval", "exec", "exit", "globals", "hash", "id", "input", "locals", "open",

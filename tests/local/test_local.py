@@ -15,7 +15,7 @@ from pipeline.local import LocalKafka, LocalRedis, LocalServicesError, Services,
 from pipeline.local.daemon import Daemon
 from pipeline.local.docker import docker_kafka
 from pipeline.local.jars import KAFKA_VERSION, POM
-from pipeline.local.probe import kafka_answers, redis_answers
+from pipeline.local.probe import kafka_answers, redis_answers, wait_until
 
 MIB = 1024**2
 
@@ -146,7 +146,7 @@ def test_a_killed_broker_comes_back_on_its_port_with_its_data(own_kafka: LocalKa
 def test_a_frozen_broker_accepts_but_does_not_answer_until_resumed(own_kafka: LocalKafka):
     own_kafka.pause()
     assert own_kafka.running
-    assert not kafka_answers(own_kafka.bootstrap, within_s=0.3)
+    assert wait_until(lambda: not kafka_answers(own_kafka.bootstrap, within_s=0.3), within_s=10)
     own_kafka.resume()
     assert kafka_answers(own_kafka.bootstrap, within_s=10)
 
