@@ -22,6 +22,7 @@ from pipeline.cli.common import (
     say,
     settings_for,
 )
+from pipeline.cli.what_if import what_if
 from pipeline.domain.topology import Topic
 
 TOPICS = ", ".join(topic.value for topic in Topic)
@@ -29,7 +30,7 @@ TOPICS = ", ".join(topic.value for topic in Topic)
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    for command in (runs, status, tail, trace, audit):
+    for command in (runs, status, tail, trace, audit, what_if):
         app.command(rich_help_panel=LOOK)(command)
 
 

@@ -63,7 +63,7 @@ class Chain:
             measurements |= newer.measurements
             if newer.reason is not None or newer.measured is not None or finding.measured is None:
                 finding = newer
-        return replace(finding, measurements=measurements)
+        return finding if measurements == finding.measurements else replace(finding, measurements=measurements)
 
     def shadows(self, members: Sequence[Member]) -> tuple[ShadowVerdict, ...]:
         """What each shadow says of a group with known rewards."""

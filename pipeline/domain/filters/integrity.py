@@ -12,6 +12,8 @@ from pipeline.domain.grouping import mean
 from pipeline.domain.vocabulary import Failure, Reason
 
 INTEGRITY = "integrity"
+SOUND = Finding(INTEGRITY, None)
+"""What is said of a group that is whole and graded."""
 _OF_FAILURE = {Failure.TIMEOUT: Reason.TIMEOUT, Failure.ENV_FAILED: Reason.ENV_FAILED, Failure.EMPTY: Reason.EMPTY}
 
 
@@ -24,7 +26,7 @@ def whole(members: Sequence[Member], group_size: int) -> Finding:
     for member in members:
         if member.failure is None and member.oldest_version < 0:
             return _broken(Reason.PROVENANCE, f"slot {member.slot} has no policy version")
-    return Finding(INTEGRITY, None)
+    return SOUND
 
 
 def provenance(args: Mapping[str, Any]) -> GroupFilter:
@@ -54,7 +56,7 @@ def graded(members: Sequence[Member]) -> Finding:
     rewards = [m.reward for m in members if m.reward is not None]
     if not all(map(isfinite, rewards)) or not isfinite(mean(rewards)):
         return _broken(Reason.NON_FINITE_REWARD, f"rewards {rewards[:8]}")
-    return Finding(INTEGRITY, None)
+    return SOUND
 
 
 def _broken(reason: Reason, detail: str) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -63,18 +63,23 @@ class Filter:
             case _:
                 raise InvariantBroken(f"the filter cannot take {type(event).__name__}")
 
-    def _verdict(self, state: Verdicts, event: e.GroupAssembled) -> Iterator[e.Event]:
-        domain = event.prompt.domain
-        chain, members = self.chains[domain], self.members.decode(event.members)
-        finding = chain.decide(members, event.group_size)
+    def ruling(self, state: Verdicts, domain: str, members: Sequence[e.Member], group_size: int) -> Ruling:
+        """What decides about a group of a domain; the domain's guard counts it."""
+        chain = self.chains[domain]
+        finding = chain.decide(members, group_size)
         kept, guard_state = False, dict[str, float]()
         if chain.guard is not None:
             guard = state.guards[domain]
             kept = chain.guard.keeps(guard, finding.reason)
             guard_state = chain.guard.told(guard)
         shadows = () if finding.reason and finding.filter == INTEGRITY else chain.shadows(members)
-        ruling = Ruling(finding, chain.filter_hash, guard_state, kept, shadows)
-        if finding.reason is None or kept:
+        return Ruling(finding, chain.filter_hash, guard_state, kept, shadows)
+
+    def _verdict(self, state: Verdicts, event: e.GroupAssembled) -> Iterator[e.Event]:
+        members = self.members.decode(event.members)
+        ruling = self.ruling(state, event.prompt.domain, members, event.group_size)
+        finding = ruling.finding
+        if finding.reason is None or ruling.kept_by_guard:
             state.accepted += 1
             yield _accepted(event, ruling)
             return
