@@ -19,6 +19,7 @@ def serve(process: Process) -> int:
         process.folder(),
         settings.slot,
         settings.concurrency,
+        process.config.publication == "refresh",
     )
     loop = ServingLoop(process.connection, work, process.rules, Hooks(heartbeat=process.heartbeat))
     return loop.run(process.stopping, process.until_finished)

@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from typing_extensions import get_protocol_members
 
+from pipeline import sdk
 from pipeline.config.errors import ConfigError, nearest, shown
-from pipeline.config.models import DecisionConfig
+from pipeline.config.models import DecisionConfig, Environment
 from pipeline.domain.rules import FilterRule, Rules
 from pipeline.sdk import Engine, Learner, PromptSource, Verifier
 
@@ -34,9 +35,32 @@ def eval_prompts(config: DecisionConfig) -> PromptSource | None:
 
 
 def engine(config: DecisionConfig) -> Engine:
-    """What samples responses."""
+    """What samples responses: the engine, or episodes that it plays in the environment."""
     made: Engine = build(config.engine.factory, config.seed, config.engine.options, "engine.factory", Engine)
+    if config.environment is not None:
+        return _episodes(config.environment, config.seed, made)
+    if config.publication == "refresh" and getattr(made, "refreshes", False) is not True:
+        message = (
+            f"is refresh, but {config.engine.factory} can't load a policy while it samples (it has no attribute "
+            "`refreshes` that is True); set it to drain, or take an engine that can"
+        )
+        raise _error("cannot_refresh", message, "publication")
     return made
+
+
+def _episodes(settings: Environment, seed: int, engine: Engine) -> Engine:
+    from pipeline.engines.episodes import Episodes, Limits
+
+    what = "environment.factory"
+    environment: Any = build(settings.factory, seed, settings.options, what, sdk.Environment)
+    limits = Limits(
+        settings.max_turns,
+        settings.max_tokens,
+        settings.step_timeout_ms / 1000,
+        settings.episode_timeout_ms / 1000,
+        settings.on_failure,
+    )
+    return Episodes(engine, environment, limits)
 
 
 def verifier(config: DecisionConfig, name: str) -> Verifier:

@@ -1,4 +1,4 @@
-"""The ports that users implement: engine, verifier, prompt source, learner.
+"""The ports that users implement: engine, environment, verifier, prompt source, learner.
 
 Each is named in the configuration by a dotted path (`module:factory`) and built once in the process that needs it.
 Nothing here imports Kafka, Redis or torch.
@@ -59,7 +59,8 @@ class PromptSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """One response to sample. `seed` is fixed by group, slot and round, so a slot done again asks the same question."""
+    """One response to sample. `seed` is fixed by group, slot and round, so a slot done again asks the same question;
+    `group_seed` is the same for all members of a group (and in evaluations for all groups of a prompt)."""
 
     response_id: str
     text: str
@@ -67,20 +68,24 @@ class SampleRequest:
     seed: int
     greedy: bool
     metadata: Mapping[str, Any]
+    group_seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """What an engine answers. Lengths of `token_ids`, `logprobs` and `loss_mask` agree.
 
-    token_ids: int32 or int64 ids of the response; logprobs: float32 log-probabilities under the sampling policy, <= 0;
+    token_ids: int32 or int64 ids of the response; logprobs: float32 log-probabilities under the sampling policy, <= 0
+    (None: the engine gives none, and nothing can be trained on it);
     loss_mask: 1 where a token was sampled by the policy, 0 where an environment wrote it (None: all ones).
     version_spans: (start, end, policy version) in token positions; None: the whole response is of the loaded version.
+    env_reward: an environment's own reward, finite; drop_flag, env_timeout, env_failed: the response can't be learned
+    from, as the filter drop_flag looks for.
     Sequences and buffers (array.array, numpy, memoryview) are both taken; buffers are not copied token by token.
     """
 
     token_ids: Sequence[int] | Buffer
-    logprobs: Sequence[float] | Buffer
+    logprobs: Sequence[float] | Buffer | None
     text: str
     finish_reason: FinishReason = "stop"
     loss_mask: Sequence[int] | Buffer | None = None
@@ -88,6 +93,10 @@ class Sample:
     entropy: float | None = None
     failed: Failure | None = None
     detail: str | None = None
+    env_reward: float | None = None
+    drop_flag: bool = False
+    env_timeout: bool = False
+    env_failed: bool = False
 
 
 class Engine(Protocol):
@@ -96,6 +105,9 @@ class Engine(Protocol):
     A server with continuous batching has batch 1 and a high concurrency; an in-process model the opposite. An
     exception fails all requests of its call, each with the reason `env_failed` (`aborted` for a cancellation that the
     engine raises itself). A call is cancelled when nobody waits for any of its answers.
+
+    An engine with an attribute `refreshes` that is True can load a policy while requests are under way (configuration
+    `publication: refresh`): its samples then say by `version_spans` which policy each token is of.
     """
 
     batch: int
@@ -106,7 +118,67 @@ class Engine(Protocol):
         ...
 
     async def load_policy(self, path: Path, version: int) -> None:
-        """Called while no request is under way; all later samples are of this version."""
+        """Called while no request is under way, unless it refreshes; all later samples are of this version."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRequest:
+    """An episode to begin. `seed` decides its start: members of a group have the same, each new group has another; in
+    an evaluation it is fixed by the prompt, so that each evaluation plays the same starts. `text`, `token_ids` and
+    `metadata` are the task's."""
+
+    response_id: str
+    text: str
+    token_ids: tuple[int, ...]
+    seed: int
+    evaluation: bool
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What an environment writes: before the first turn, and after each. The policy reads `token_ids` next and is never
+    trained on them; turns with nothing written between them are one segment of the loss mask.
+
+    reward: of the turn before, finite; an episode's reward is their sum. done: the episode is over. drop: nothing can
+    be learned from it; it is masked out and flagged (drop_flag).
+    """
+
+    token_ids: Sequence[int] = ()
+    text: str = ""
+    reward: float = 0.0
+    done: bool = False
+    drop: bool = False
+
+
+class Episode(Protocol):
+    """One episode under way."""
+
+    opening: Observation
+    """What the environment writes after the prompt, before the first turn; it may be empty."""
+
+    async def step(self, turn: Sample) -> Observation:
+        """The environment's answer to what the policy sampled."""
+        ...
+
+    async def close(self) -> None:
+        """Called once at the end, however it ended; by then nobody waits."""
+        ...
+
+
+class Environment(Protocol):
+    """Plays episodes of several turns with an engine, `concurrency` of them at once.
+
+    An exception, or an Observation that can't be right, makes the episode fail as `env_failed`; a call that takes over
+    `environment.step_timeout`, or an episode over `environment.episode_timeout`, as `timeout`. Work that blocks belongs
+    into a thread (asyncio.to_thread).
+    """
+
+    concurrency: int
+
+    async def start(self, request: EpisodeRequest) -> Episode:
+        """A new episode. The same seed and task must give the same start."""
         ...
 
 

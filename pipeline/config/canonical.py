@@ -20,9 +20,10 @@ from pipeline.config.values import FACTORY
 
 _PAYLOAD = {"payload_budget": "budget", "max_payload_bytes": "max_bytes", "payload_ttl_ms": "ttl_ms"}
 _WRITTEN_ONLY = {"batch_size", "domains", "filters", "guard", "payload", "shadow_filters"}
-_ONLY_IF_SET = ("correction", "loss", "sample_masks", "selection")
+_ONLY_IF_SET = ("correction", "environment", "loss", "publication", "sample_masks", "selection")
+"""Left out at their defaults, so that records from before them are read as they were."""
 _DECIDES = ("filters", "guard", "shadow_filters")
-_TIMED = ("assembly", "starvation")
+_TIMED = ("assembly", "starvation", "environment")
 
 
 def canonical(config: DecisionConfig) -> str:
@@ -30,7 +31,8 @@ def canonical(config: DecisionConfig) -> str:
     if config.payload.budget is None:
         message = "is not known; call resolve_budget first"
         raise ConfigError.of("budget_unresolved", message, ("payload", "budget"))
-    unset = {name for name in _ONLY_IF_SET if getattr(config, name) is None}
+    fields = DecisionConfig.model_fields
+    unset = {name for name in _ONLY_IF_SET if getattr(config, name) == fields[name].default}
     tree = config.model_dump(exclude=_WRITTEN_ONLY | unset)
     tree["domains"] = [_domain(config, name, quota) for name, quota in config.quotas().items()]
     if config.selection is not None:
@@ -47,7 +49,7 @@ def parse_canonical(text: str) -> DecisionConfig:
     tree["payload"] = {name: tree.pop(recorded) for recorded, name in _PAYLOAD.items()}
     payload = tree["payload"]
     payload["max"] = payload.pop("max_bytes")
-    for section in (tree, payload, *(tree[name] for name in _TIMED)):
+    for section in (tree, payload, *(tree[name] for name in _TIMED if name in tree)):
         for key in [key for key in section if key.endswith("_ms")]:
             section[key.removesuffix("_ms")] = f"{section.pop(key)}ms"
     return validated(DecisionConfig, document(tree, "RunStarted.config"))

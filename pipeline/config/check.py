@@ -96,6 +96,22 @@ def _evaluation(config: DecisionConfig) -> Iterator[Problem]:
         yield Problem("eval_is_train", ("eval_prompts",), message)
 
 
+def _environment(config: DecisionConfig) -> Iterator[Problem]:
+    environment, lease = config.environment, config.assembly.lease_ms
+    if environment is None:
+        return
+    if environment.episode_timeout_ms > lease:
+        took = environment.episode_timeout_ms / 1000
+        message = f"is {took:g} s; expected at most assembly.lease, {lease / 1000:g} s, after which it is asked again"
+        yield Problem("episode_too_long", ("environment", "episode_timeout"), message)
+    if environment.on_failure == "zero" and config.assembly.count != "any":
+        message = (
+            "is zero, with which a broken episode counts as an answer; expected assembly.count any, "
+            "or drop_response, with which it is replaced"
+        )
+        yield Problem("zero_not_any", ("environment", "on_failure"), message)
+
+
 def _tokens(config: DecisionConfig) -> Iterator[Problem]:
     least = max((p.value for p in config.response_filter if isinstance(p, MinTokens)), default=0)
     most = min((p.value for p in config.response_filter if isinstance(p, MaxTokens)), default=least)
@@ -123,6 +139,7 @@ _CHECKS: Sequence[Check] = (
     _staleness,
     _times,
     _evaluation,
+    _environment,
     _tokens,
     _budget,
 )

@@ -26,6 +26,17 @@ class Verifier(Plugin):
     timeout_s: float = Field(60.0, gt=0, le=86_400)
 
 
+class Environment(Plugin):
+    """Responses are episodes of several turns, played with the engine. Limits of an episode, and of one call of the
+    environment. `on_failure` of the environment: ask for another episode, or let it stand with reward 0, masked out."""
+
+    max_turns: Count = 16
+    max_tokens: Count = 32_768
+    step_timeout_ms: Milliseconds = Field(60_000, alias="step_timeout")
+    episode_timeout_ms: Milliseconds = Field(300_000, alias="episode_timeout")
+    on_failure: Literal["drop_response", "zero"] = "drop_response"
+
+
 class Domain(Section):
     """A domain's groups in a batch: `quota`, or its `proportion` of `batch_size`. `filters`, `guard` and
     `shadow_filters` may stand here, or under the domain's name, or under `default`, in the sections of these names."""
@@ -97,6 +108,8 @@ class DecisionConfig(Section):
     prompts: Plugin
     eval_prompts: Plugin | None = None
     engine: Plugin
+    environment: Environment | None = None
+    publication: Literal["drain", "refresh"] = "drain"
     verifiers: dict[Name, Verifier] = Field({})
     learner: Plugin
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pipeline.domain.events import PromptIssued, ResponsesRequested
 from pipeline.domain.ids import response_id
 from pipeline.domain.lead import seed_of
 from pipeline.domain.vocabulary import Failure, Purpose
@@ -23,13 +25,23 @@ def request_seed(group_seed: int, slot: int, round: int) -> int:
     return seed_of(seed_of(group_seed, slot), round)
 
 
+def start_seed(event: PromptIssued | ResponsesRequested) -> int:
+    """What decides the start of an episode: the group's seed; in an evaluation the prompt, whichever group it is in."""
+    if event.purpose is Purpose.TRAIN:
+        return event.seed
+    name = f"{event.prompt.domain}/{event.prompt.id}"
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") >> 1
+
+
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A call under way. `cancelled`: by us, so that it leaves no trace."""
+    """A call under way, begun under policy `version` after `loads` loads. `cancelled`: by us, so that it leaves no
+    trace."""
 
     slots: list[Slot]
     questions: list[Question]
     version: int
+    loads: int
     cancelled: bool = False
     task: asyncio.Task[None] | None = None
 
@@ -40,6 +52,11 @@ class Calls:
     def __init__(self, engine: Engine, scribe: Scribe, concurrency: int) -> None:
         self._engine, self._scribe, self._concurrency = engine, scribe, concurrency
         self._calls: set[_Call] = set()
+        self._loads = 0
+
+    def note_load(self) -> None:
+        """A policy is about to be loaded; what is under way then may be of several."""
+        self._loads += 1
 
     def start(self, tasks: asyncio.TaskGroup, ended: Callable[[], None]) -> None:
         """Make calls as tasks of this group; `ended` is called after each."""
@@ -51,13 +68,18 @@ class Calls:
         return bool(self._calls)
 
     @property
+    def any_eval(self) -> bool:
+        """Whether an evaluation sample is under way."""
+        return any(slot.ask.event.purpose is Purpose.EVAL for call in self._calls for slot in call.slots)
+
+    @property
     def full(self) -> bool:
         """Whether no more may begin."""
         return len(self._calls) >= self._concurrency
 
     def begin(self, slots: Sequence[Slot], version: int) -> None:
         """Sample these under the loaded policy. A task that can't be read fails its slots."""
-        call = _Call([], [], version)
+        call = _Call([], [], version, self._loads)
         for slot in slots:
             try:
                 call.questions.append(slot.ask.question())
@@ -83,10 +105,18 @@ class Calls:
 
     async def _sample(self, call: _Call) -> None:
         started = time.perf_counter()
-        results = await self._results(call)
+        results = [self._of_known_policy(call, result) for result in await self._results(call)]
         took_ms, version = round((time.perf_counter() - started) * 1000), call.version
         found = zip(call.slots, call.questions, results, strict=True)
         self._scribe.add([Sampled(slot, question, result, version, took_ms) for slot, question, result in found])
+
+    def _of_known_policy(self, call: _Call, result: Sample | Failed) -> Sample | Failed:
+        """A response during which a policy was loaded must say what is of which."""
+        unknown = isinstance(result, Sample) and result.version_spans is None and result.failed is None
+        if call.loads == self._loads or not unknown:
+            return result
+        detail = "a policy was loaded while it was sampled, and it has no version_spans; expected them under refresh"
+        return Failed(Failure.ENV_FAILED, detail)
 
     async def _results(self, call: _Call) -> Sequence[Sample | Failed]:
         """One for each slot, whatever the engine does."""
@@ -115,6 +145,7 @@ def _request(slot: Slot, question: Question) -> SampleRequest:
         request_seed(event.seed, slot.slot, slot.round),
         event.purpose is Purpose.EVAL,
         question.metadata,
+        start_seed(event),
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from math import isfinite
+from numbers import Real
 from typing import Any, Final, NamedTuple
 
 from pipeline.domain.vocabulary import Failure, FinishReason
@@ -53,12 +54,23 @@ def admit(sample: Any, version: int) -> Admitted:
         raise _wrong(f"text is a {type(sample.text).__name__}; expected a str")
     if sample.entropy is not None and not isfinite(sample.entropy):
         raise _wrong(f"entropy is {sample.entropy}; expected a finite number or None")
+    if sample.env_reward is not None:
+        number(sample.env_reward, "env_reward")
     ids = token_array(sample.token_ids, "token_ids")
     tokens = len(ids.data) // (4 if ids.dtype == "int32" else 8)
     if not tokens:
         raise Refused(Failure.EMPTY, "the response has no tokens")
     spans = ((0, tokens, version),) if sample.version_spans is None else _spans(sample.version_spans, tokens)
     return Admitted(tokens, ids, _logprobs(sample.logprobs, tokens), _mask(sample.loss_mask, tokens), spans)
+
+
+def number(value: Any, name: str) -> float:
+    """A finite number, as a float. Raises Refused."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise _wrong(f"{name} is {value!r:.100}; expected a number")
+    if not isfinite(value):
+        raise _wrong(f"{name} is {value}; expected a finite number")
+    return float(value)
 
 
 def token_array(values: Any, name: str) -> Array:

@@ -84,7 +84,8 @@ class Maker:
             asked.group_id, slot.slot, slot.round, asked.purpose,
             fresh_key(self._store.run, asked.group_id, slot.slot, slot.round), len(value), head_bytes, None,
             sample.detail, FINISHES[sample.finish_reason], len(question.token_ids), tokens, oldest, newest,
-            sample.entropy, None, False, False, False, sampled.sampling_ms, self._generator, at,
+            sample.entropy, sample.env_reward, sample.drop_flag, sample.env_timeout, sample.env_failed,
+            sampled.sampling_ms, self._generator, at,
         )  # fmt: skip
         if len(value) > self._store.limit_bytes:
             return self.too_long(slot, event, len(value))

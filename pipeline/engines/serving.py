@@ -1,7 +1,7 @@
 """The generator: answers prompts with samples of the policy that each needs.
 
-A slot that is begun is finished on its policy; then the newest is loaded. Evaluation prompts go first, and are answered
-by the one policy that they name, however old.
+A slot that is begun is finished on its policy, then the newest is loaded; with `refresh` at once, and what is under way
+goes on with it. Evaluation prompts go first, and are answered by the one policy that they name, however old.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class Generator:
     most_unfinished = 1 << 30
 
     def __init__(
-        self, rules: Rules, engine: Engine, store: PayloadStore, folder: Path, slot: str, concurrency: int | None = None
-    ) -> None:
-        self._engine, self._folder = engine, folder
+        self, rules: Rules, engine: Engine, store: PayloadStore, folder: Path, slot: str,
+        concurrency: int | None = None, refresh: bool = False,
+    ) -> None:  # fmt: skip
+        self._engine, self._folder, self._refresh = engine, folder, refresh
         self._backlog = Backlog()
         self._scribe = Scribe(store, self._backlog, rules.payload_ttl_ms, slot)
         self._calls = Calls(engine, self._scribe, concurrency or engine.concurrency)
@@ -103,16 +104,26 @@ class Generator:
 
     def _pump(self) -> None:
         """Begin all that can be begun."""
+        if (newer := self._to_refresh()) is not None:
+            self._begin_load(newer)
         while not self._loading and not self._stopping and self._has_room():
             policy = self._needed()
             if policy is None:
                 return
             if policy != self._loaded:
                 if not self._calls.any:
-                    self._loading = True
-                    self._tasks.create_task(self._load(policy))
+                    self._begin_load(policy)
                 return
             self._calls.begin(self._next_slots(policy), policy.version)
+
+    def _to_refresh(self) -> Policy | None:
+        """The newer policy that what is under way is to go on with; never while an evaluation is among it."""
+        loaded = self._loaded
+        if not self._refresh or loaded is None or self._stopping or not self._calls.any or self._calls.any_eval:
+            return None
+        ask = self._backlog.head(self._backlog.evals)
+        wanted = _eval_policy(ask) if ask else self._newest[0] if self._newest else loaded
+        return wanted if wanted.version > loaded.version and wanted != self._unusable else None
 
     def _has_room(self) -> bool:
         unwritten = self._scribe.pending
@@ -156,6 +167,11 @@ class Generator:
     def _remember(self, policy: Policy, job: Job) -> None:
         if self._newest is None or policy.version > self._newest[0].version:
             self._newest = (policy, job)
+
+    def _begin_load(self, policy: Policy) -> None:
+        self._loading = True
+        self._calls.note_load()
+        self._tasks.create_task(self._load(policy))
 
     async def _load(self, policy: Policy) -> None:
         started = time.perf_counter()

@@ -178,6 +178,9 @@ class Scorer:
 
 
 def _of_environment(event: e.ResponseGenerated) -> v.Verdict:
+    """The environment's own reward; that of an episode which it broke is 0, and not known."""
     if event.env_reward is None:
         return v.ungraded("the task names no verifier, and the environment gave no reward")
+    if event.env_failed or event.env_timeout:
+        return v.zero(event.detail)
     return v.graded(event.env_reward)

@@ -47,6 +47,11 @@ def graded(reward: float) -> Verdict:
     return Verdict(reward, {}, Grading.GRADED, None)
 
 
+def zero(detail: str | None) -> Verdict:
+    """Nobody can say what it is worth: by the policy `zero` it stands, with reward 0."""
+    return Verdict(0.0, {}, Grading.UNGRADED, None, None, detail)
+
+
 def verdict_of(opinions: Sequence[Opinion]) -> Verdict:
     """Σ weight·score. A missing score is decided by its verifier's policy; the strictest of several counts."""
     components = _components(opinions)

@@ -183,3 +183,18 @@ def test_a_callable_without_a_source_file_is_named(config, module):
         source_hashes(config(prompts=plugin, engine=plugin, learner=plugin))
     (problem,) = error.value.problems
     assert (problem.name, problem.path[-1]) == ("module_not_found", "factory")
+
+
+def test_an_environment_and_refresh_are_written_only_when_set(whole):
+    text = canonical(whole())
+    assert "environment" not in json.loads(text) and "publication" not in json.loads(text)
+    played = {"factory": "mine:Game", "options": {"level": 2}, "step_timeout": "5s", "on_failure": "zero"}
+    made = whole(environment=played, publication="refresh", assembly={"count": "any"})
+    found = json.loads(canonical(made))
+    assert found["publication"] == "refresh"
+    assert found["environment"] == {
+        "factory": "mine:Game", "options": {"level": 2}, "max_turns": 16, "max_tokens": 32_768, "step_timeout_ms": 5000,
+        "episode_timeout_ms": 300_000, "on_failure": "zero",
+    }  # fmt: skip
+    again = parse_canonical(canonical(made))
+    assert (again.environment, again.publication) == (made.environment, "refresh")

@@ -261,3 +261,20 @@ def test_evaluation_prompts_may_have_domains_of_their_own(tree):
 def test_a_verifier_that_prompts_name_must_be_configured(tree):
     with pytest.raises(ConfigError, match="f:2 names the verifier 'judge'"):
         check_source(parse(tree(verifiers={"exact": {"factory": "a:b"}})), Source())
+
+
+def test_an_episode_ends_before_its_lease(problems):
+    played = {"factory": "mine:Game", "episode_timeout": "10m"}
+    (problem,) = problems(environment=played, assembly={"lease": "5m"})
+    assert str(problem) == (
+        "environment.episode_timeout: is 600 s; expected at most assembly.lease, 300 s, after which it is asked again "
+        "[episode_too_long]"
+    )
+    assert problems(environment=played, assembly={"lease": "10m"}) == []
+
+
+def test_a_broken_episode_may_stand_only_where_failures_count(problems):
+    played = {"factory": "mine:Game", "on_failure": "zero"}
+    (problem,) = problems(environment=played)
+    assert (problem.name, problem.path) == ("zero_not_any", ("environment", "on_failure"))
+    assert problems(environment=played, assembly={"count": "any"}) == []

@@ -23,6 +23,16 @@ class Samples(Seen):
     async def generate(self, requests): ...
     async def load_policy(self, path, version): ...
 
+class Refreshes(Samples):
+    refreshes = True
+
+class Game(Seen):
+    concurrency = 7
+    async def start(self, request): ...
+
+class Startless(Seen):
+    concurrency = 7
+
 class Judge(Seen):
     batch = concurrency = 1
     async def score(self, requests): ...
@@ -179,3 +189,28 @@ def test_a_custom_group_filter_is_built_of_what_is_recorded():
 def test_a_custom_group_filter_that_takes_no_group_is_refused_at_start(factory):
     with pytest.raises(ConfigError, match=r"filters.custom.factory.*expected|filters.custom.factory.*members"):
         custom(factory)
+
+
+def engine_of(factory, **changes):
+    return engine(parse(tree_of("given_plugins:Keeps") | {"engine": {"factory": f"given_plugins:{factory}"}} | changes))
+
+
+def test_an_engine_that_cannot_refresh_is_refused_where_refresh_is_asked_for():
+    with pytest.raises(ConfigError) as refused:
+        engine_of("Samples", publication="refresh")
+    assert str(refused.value) == (
+        "publication: is refresh, but given_plugins:Samples can't load a policy while it samples (it has no attribute "
+        "`refreshes` that is True); set it to drain, or take an engine that can [cannot_refresh]"
+    )
+    assert engine_of("Refreshes", publication="refresh").refreshes
+    assert engine_of("Samples").seed == 7
+
+
+def test_an_environment_is_played_by_the_engine_and_can_refresh_between_its_turns():
+    game = {"factory": "given_plugins:Game"}
+    made = engine_of("Samples", environment=game, publication="refresh")
+    assert (made.batch, made.concurrency, made.refreshes) == (1, 7, True)
+    with pytest.raises(
+        ConfigError, match=r"environment.factory: .*:Startless makes no Environment: it lacks .* 'start'"
+    ):
+        engine_of("Samples", environment={"factory": "given_plugins:Startless"})

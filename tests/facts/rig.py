@@ -188,9 +188,11 @@ class Rig:
         finally:
             served.stop()
 
-    def generator(self, engine: Any, slot: str = "test", until_finished: bool = False, store: Any = None) -> Any:
+    def generator(
+        self, engine: Any, slot: str = "test", until_finished: bool = False, store: Any = None, refresh: bool = False
+    ) -> Any:
         """Serve prompts with this engine."""
-        work = Generator(self.rules, engine, store or self.checked_store(), self.folder, slot)
+        work = Generator(self.rules, engine, store or self.checked_store(), self.folder, slot, None, refresh)
         return self.serving(work, slot, until_finished)
 
     def scorer(self, slot: str = "test", until_finished: bool = False) -> Any:

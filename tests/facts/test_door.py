@@ -40,6 +40,8 @@ def of(logprobs: Any = (-0.1, -0.2, -0.3), ids: Any = IDS, **rest: Any) -> Sampl
         (of(version_spans=((0, 2, 1),)), "version_spans covers 2 of 3 tokens; expected all"),
         (of(version_spans=((0, 2, 1), (1, 3, 2))), "version_spans has (1, 3) where 2 is next"),
         (of(entropy=math.nan), "entropy is nan; expected a finite number or None"),
+        (of(env_reward=math.inf), "env_reward is inf; expected a finite number"),
+        (of(env_reward="1"), "env_reward is '1'; expected a number"),
         (of(finish_reason="tired"), "finish_reason is 'tired'; expected stop, length or abort"),
         (of(failed="sleepy"), "failed is 'sleepy'; expected one of: timeout"),
         ({"text": "abc"}, "the engine returned a dict; expected a pipeline.sdk.Sample"),

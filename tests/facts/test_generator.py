@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from array import array
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pipeline.log.errors import Stop
 from pipeline.log.metadata import MAX_DONE, OffsetMetadata
 from pipeline.log.topics import group_name
 from pipeline.sdk import Sample, SampleRequest
+from pipeline.store.format import decode
 from tests.facts.rig import DEADLINE_S, FINISHED, Engine, Rig, evaluation, eventually, issued, requested, sample
 
 MIB = 1 << 20
@@ -206,6 +208,72 @@ def test_begun_slots_are_finished_on_their_policy_then_the_newest_is_loaded(
     assert sorted((r.group_id, r.newest_version) for r in responses) == [
         ("0@0", 0), ("0@0", 0), ("0@0", 2), ("0@0", 2), ("1@0", 2), ("2@0", 3)
     ]  # fmt: skip
+
+
+class Refreshing(Engine):
+    """Loads while it samples, and says by spans what its tokens are of: the first of the policy it began with."""
+
+    refreshes = True
+
+    async def generate(self, requests: Any) -> Any:
+        begun = self.version
+        found = await super().generate(requests)
+        return [replace(one, version_spans=((0, 1, begun), (1, 2, self.version))) for one in found]
+
+
+def test_with_refresh_a_policy_is_loaded_under_what_runs_and_the_spans_are_kept(
+    services: Services, run_name: str, tmp_path: Path
+):
+    rig = Rig(services, run_name, tmp_path)
+    engine = Refreshing(concurrency=2)
+    engine.gate.clear()
+    rig.write(Topic.PROMPTS, [rig.policy(0), issued(0, 2)])
+    with rig.generator(engine, refresh=True):
+        eventually(lambda: len(engine.ids) == 2, "two samples run")
+        rig.write(Topic.PROMPTS, [rig.policy(1)])
+        eventually(lambda: engine.loads == [0, 1], "the newest policy is loaded meanwhile")
+        engine.gate.set()
+        responses = rig.until(Topic.RESPONSES, 2)
+    assert [(r.oldest_version, r.newest_version) for r in responses] == [(0, 1)] * 2
+    values = rig.store.get_many([r.payload_key for r in responses], [r.payload_bytes for r in responses])
+    assert [decode(value or b"").version_spans for value in values] == [((0, 1, 0), (1, 2, 1))] * 2
+
+
+def test_with_refresh_an_evaluation_keeps_its_policy_to_its_end(services: Services, run_name: str, tmp_path: Path):
+    rig = Rig(services, run_name, tmp_path)
+    old = rig.policy(0)
+    engine = Refreshing(concurrency=4)
+    engine.gate.clear()
+    rig.write(Topic.PROMPTS, [old, issued(0, 2)])
+    with rig.generator(engine, refresh=True):
+        eventually(lambda: len(engine.ids) == 2, "training samples run")
+        rig.write(Topic.PROMPTS, [evaluation(1, old, 1)])
+        eventually(lambda: len(engine.ids) == 3, "and one of an evaluation")
+        rig.write(Topic.PROMPTS, [rig.policy(1), issued(2, 1)])
+        eventually(lambda: rig.committed(StageName.GENERATOR)[1].policy == 3, "the newest policy is known")
+        assert engine.loads == [0]
+        engine.gate.set()
+        responses = {r.group_id: r for r in rig.until(Topic.RESPONSES, 4)}
+    assert engine.loads == [0, 1]
+    assert (responses["1@0"].oldest_version, responses["1@0"].newest_version) == (0, 0)
+    assert responses["2@0"].oldest_version == 1
+
+
+def test_with_refresh_a_response_without_spans_is_refused(services: Services, run_name: str, tmp_path: Path):
+    rig = Rig(services, run_name, tmp_path)
+    engine = Engine()
+    engine.gate.clear()
+    rig.write(Topic.PROMPTS, [rig.policy(0), issued(0, 1)])
+    with rig.generator(engine, refresh=True):
+        eventually(lambda: len(engine.ids) == 1, "a sample runs")
+        rig.write(Topic.PROMPTS, [rig.policy(1)])
+        eventually(lambda: engine.loads == [0, 1], "a policy is loaded under it")
+        engine.gate.set()
+        (response,) = rig.until(Topic.RESPONSES, 1)
+    assert response.failure is Failure.ENV_FAILED
+    assert response.detail == (
+        "a policy was loaded while it was sampled, and it has no version_spans; expected them under refresh"
+    )
 
 
 def test_a_restarted_generator_finds_its_policy(services: Services, run_name: str, tmp_path: Path):

@@ -182,8 +182,12 @@ def test_an_environments_reward_stands_where_no_verifier_is_named(services: Serv
             generated(rig, 0, "x", verifiers=[], env_reward=0.75),
             generated(rig, 1, "x", verifiers=[]),
             generated(rig, 2, "x", verifiers=["nobody"]),
+            generated(rig, 3, "x", verifiers=[], env_reward=0.0, drop_flag=True, env_failed=True, detail="lost"),
         ],
     )
+    broken = found[3, 1]
+    assert (broken.reward, broken.grading, broken.discard, broken.detail) == (0.0, Grading.UNGRADED, None, "lost")
+    assert (broken.drop_flag, broken.env_failed, broken.env_timeout) == (True, True, False)
     assert (found[0, 1].reward, found[0, 1].grading) == (0.75, Grading.GRADED)
     assert (found[1, 1].reward, found[1, 1].grading) == (None, Grading.UNGRADED)
     assert found[2, 1].detail == "the task names verifier 'nobody', which isn't configured"
