@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -55,18 +55,14 @@ def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis
         print_json(found)
         return
     for name, value in found.items():
-        if name not in ("stages", "problems"):
+        if name not in ("stages", "problems", "domains", "shadows"):
             say(f"{name.replace('_', ' '):<18} {_words(value)}")
     for problem in found["problems"]:
         say(f"{'problem':<18} {problem}", "red")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("stage")
-    for column in ("partition", "committed", "end", "lag"):
-        table.add_column(column, justify="right")
-    for row in found["stages"]:
-        table.add_row(*(_words(row[column]) for column in ("stage", "partition", "committed", "end", "lag")))
-    out.print()
-    out.print(table)
+    columns = ("open", "untrained", "lead", "judged", "accepted", "low_information", "invalid", "system")
+    _print_rows(found["domains"], "domain", columns)
+    _print_rows(found["shadows"], "shadow", ("domain", "asked", "accepts", "accepts_rejected", "rejects_accepted"))
+    _print_rows(found["stages"], "stage", ("partition", "committed", "end", "lag"))
 
 
 def tail(
@@ -89,6 +85,7 @@ def tail(
 def trace(
     run: Run,
     group: Annotated[str, typer.Argument(help="Id of the group, such as 17@0.", show_default=False, metavar="GROUP")],
+    as_json: AsJson = False,
     bootstrap: Bootstrap = None,
 ) -> None:
     """Tell the life of one group: what happened to it, when, and why."""
@@ -98,6 +95,9 @@ def trace(
     told = trace_run(KafkaLog(connection_for(run, bootstrap)), group)
     if not told:
         fail(f"run {run} has no group {group}; tamis tail {run} shows its last ones", 2)
+    if as_json:
+        print_json([line._asdict() for line in told])
+        return
     for line in told:
         text = Text.assemble((f"{line.after_s:>9.3f} s  ", "dim"), line.text, (f"  {line.where}", "dim"))
         out.print(text, soft_wrap=True)
@@ -124,6 +124,19 @@ def audit(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis_
             say(text, "red")
         say("clean" if found.clean else f"{len(found.violations)} violations", "" if found.clean else "bold red")
     raise typer.Exit(0 if found.clean else 1)
+
+
+def _print_rows(rows: Sequence[Mapping[str, Any]], name: str, columns: Sequence[str]) -> None:
+    """A table, unless it would be empty."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(name)
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for row in rows:
+        table.add_row(*(_words(row[column]) for column in (name, *columns)))
+    if rows:
+        out.print()
+        out.print(table)
 
 
 def _words(value: Any) -> str:

@@ -10,10 +10,10 @@ import typer
 from rich.progress import Progress
 from rich.table import Table
 
-from pipeline.cli.common import AsJson, Bootstrap, Run, connection_for, err, out, print_json, say
-from pipeline.domain.rules import rules_of
+from pipeline.cli.common import AsJson, Bootstrap, Run, caution, connection_for, err, out, print_json, say
+from pipeline.domain.rules import DECISION_VERSIONS, rules_of
 from pipeline.domain.topology import Topic, partitions
-from pipeline.history.shadows import ShadowTally
+from pipeline.history.shadows import ShadowTally, shadow_rows
 from pipeline.history.what_if import TOPICS, Comparison
 from pipeline.log.client import Connection
 from pipeline.log.reader import Record, end_offsets, read_topic
@@ -51,6 +51,9 @@ def what_if(run: Run, filters: Filters = None, as_json: AsJson = False, bootstra
     if filters is None:
         _own_shadows(connection, run, as_json)
         return
+    was, now = started.decision_versions.get("filter"), DECISION_VERSIONS["filter"]
+    if was != now:
+        caution(f"run {run} was filtered by decision version {was}, this release has {now}: that alone may differ")
     other = rules_of(canonical(with_other_filters(parse_canonical(started.config), filters)))
     customs = plugins.group_filters(other)
     ends = [n for topic in TOPICS for n in end_offsets(connection, topic, partitions(topic, rules)).values()]
@@ -132,22 +135,6 @@ def _domain(found: Comparison, name: str) -> dict[str, Any]:
         "would_be_responses_per_accepted": _ratio(d.responses, d.would_accept),
         "unjudged": d.unjudged,
     }
-
-
-def shadow_rows(tally: ShadowTally) -> list[dict[str, Any]]:
-    """Each shadow filter as JSON."""
-    return [
-        {
-            "domain": domain,
-            "shadow": name,
-            "asked": s.asked,
-            "accepts": s.accepts,
-            "rejects": s.rejects,
-            "rejects_accepted": s.only_here,
-            "accepts_rejected": s.only_there,
-        }
-        for (domain, name), s in tally.found.items()
-    ]
 
 
 def _show(found: Comparison, run: str, filters: str) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from math import fsum
 from statistics import median
+from typing import NamedTuple
 
 from pipeline.domain import events as e
 from pipeline.history.group_counts import GroupCounts, count
@@ -13,12 +14,21 @@ from pipeline.history.rows import BatchRow, EvaluationRow
 from pipeline.history.series import Series
 
 
+class Pooled(NamedTuple):
+    """An accepted group that is in no batch; `size` of its payloads, bytes."""
+
+    domain: str
+    reward: float | None
+    size: int
+
+
 @dataclass(slots=True)
 class FormedBatch:
-    """A batch that no checkpoint covers: its groups' mean rewards, in case they go back to the pool, and staleness."""
+    """A batch that no checkpoint covers: its groups, in case they go back to the pool, and staleness."""
 
-    rewards: dict[str, float | None]
+    groups: dict[str, Pooled]
     staleness: list[int]
+    candidates: int
     trained: bool = False
     saved: bool = False
 
@@ -34,7 +44,9 @@ class UnderWay:
 
 @dataclass(slots=True)
 class Progress:
-    """`step` counts as the scheduler does. `version`: the policy last trained, None before the trainer's first word."""
+    """`step` counts as the scheduler does. `version`: the policy last trained, None before the trainer's first word.
+    `untrained` groups, by domain, are accepted and in no batch that was trained; `held_bytes` are of the payloads of
+    accepted groups that no checkpoint covers."""
 
     step: int = 0
     version: int | None = None
@@ -45,7 +57,9 @@ class Progress:
     skipped: dict[str, int] = field(default_factory=dict)
     returned: dict[str, int] = field(default_factory=dict)
     under_way: dict[int, UnderWay] = field(default_factory=dict)
-    _pool: dict[str, float | None] = field(default_factory=dict)
+    untrained: dict[str, int] = field(default_factory=dict)
+    held_bytes: int = 0
+    _pool: dict[str, Pooled] = field(default_factory=dict)
     _formed: dict[int, FormedBatch] = field(default_factory=dict)
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=15))
     _since_ms: int | None = None
@@ -71,9 +85,14 @@ class Progress:
             case e.GroupOpened():
                 self._since_ms = at_ms if self._since_ms is None and event.eval is None else self._since_ms
             case e.GroupAccepted():
-                self._pool[event.group_id] = event.scores.reward_mean
-            case e.GroupExpired() | e.GroupDeselected():
-                self._pool.pop(event.group_id, None)
+                domain = event.prompt.domain
+                self._pool[event.group_id] = Pooled(domain, event.scores.reward_mean, event.payload_bytes)
+                count(self.untrained, domain)
+                self.held_bytes += event.payload_bytes
+            case e.GroupExpired() | e.GroupDeselected() if event.group_id in self._pool:
+                group = self._pool.pop(event.group_id)
+                count(self.untrained, group.domain, -1)
+                self.held_bytes -= group.size
             case e.GroupEvaluated() if event.eval.id in self.under_way:
                 self.under_way[event.eval.id].ended += 1
             case e.EvaluationStarted():
@@ -91,9 +110,10 @@ class Progress:
     def _on_batch(self, at_ms: int, event: e.Event, groups: GroupCounts) -> None:
         match event:
             case e.BatchFormed():
-                rewards = {g.group_id: self._pool.pop(g.group_id, None) for g in event.groups}
+                pooled = [(g.group_id, self._pool.pop(g.group_id, None)) for g in event.groups]
                 staleness = [event.follows_version - g.oldest_version for g in event.groups]
-                self._formed[event.batch] = FormedBatch(rewards, staleness)
+                known = {group_id: group for group_id, group in pooled if group is not None}
+                self._formed[event.batch] = FormedBatch(known, staleness, event.candidates)
             case e.BatchSkipped():
                 self.step += 1
                 count(self.skipped, event.reason)
@@ -101,7 +121,9 @@ class Progress:
                 self.step -= event.trained
                 count(self.returned, event.reason)
                 formed = self._formed.pop(event.batch, None)
-                self._pool |= formed.rewards if formed else {}
+                self._pool |= formed.groups if formed else {}
+                if formed and formed.trained:
+                    self._count_untrained(formed, 1)
             case e.BatchTrained():
                 self._on_trained(at_ms, event, groups)
             case e.CheckpointSaved():
@@ -112,8 +134,9 @@ class Progress:
                         self._forget_if_over(number)
 
     def _on_trained(self, at_ms: int, event: e.BatchTrained, groups: GroupCounts) -> None:
-        formed = self._formed.setdefault(event.batch, FormedBatch({}, []))
+        formed = self._formed.setdefault(event.batch, FormedBatch({}, [], 0))
         formed.trained = True
+        self._count_untrained(formed, -1)
         seconds = (at_ms - (self._since_ms or at_ms)) / 1000
         self._seconds.append(seconds)
         self.step, self.version, self._since_ms = self.step + 1, event.version, at_ms
@@ -124,8 +147,9 @@ class Progress:
                 version=event.version,
                 at_ms=at_ms,
                 seconds=seconds,
-                groups=len(formed.rewards),
-                reward=_mean([r for r in formed.rewards.values() if r is not None]),
+                groups=len(formed.staleness),
+                candidates=formed.candidates,
+                reward=_mean([g.reward for g in formed.groups.values() if g.reward is not None]),
                 sampled_reward=groups.take_sampled_reward(),
                 staleness_mean=_mean(formed.staleness),
                 staleness_max=max(formed.staleness, default=None),
@@ -138,7 +162,11 @@ class Progress:
     def _forget_if_over(self, number: int) -> None:
         """A batch is over when it is both trained and covered by a checkpoint; the two come in either order."""
         if self._formed[number].trained and self._formed[number].saved:
-            del self._formed[number]
+            self.held_bytes -= sum([group.size for group in self._formed.pop(number).groups.values()])
+
+    def _count_untrained(self, formed: FormedBatch, each: int) -> None:
+        for group in formed.groups.values():
+            count(self.untrained, group.domain, each)
 
     def _on_evaluated(self, at_ms: int, event: e.EvaluationFinished) -> None:
         self.under_way.pop(event.eval.id, None)

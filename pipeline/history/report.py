@@ -9,8 +9,10 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
+from pipeline.history import tables
 from pipeline.history.audit import Audit
 from pipeline.history.figures import figures
+from pipeline.history.tables import percent
 from pipeline.history.view import RunView
 
 FOLDER: Final = Path(__file__).parent
@@ -50,6 +52,10 @@ def render(view: RunView, audit: Audit | None = None, keys_left: int | None = No
         figures=figures(view),
         gaps=[[_minutes(view, g.start_ms), _minutes(view, g.end_ms)] for g in view.gaps],
         counts=count_tables(view),
+        domains=tables.domains(view),
+        rejections=tables.rejections(view),
+        guards=tables.guards(view),
+        shadows=tables.shadows(view),
         percent=percent,
         duration=duration,
         plotly=get_plotlyjs(),
@@ -67,6 +73,7 @@ def cards(view: RunView, audit: Audit | None, keys_left: int | None) -> list[Car
         Card("Training groups", f"{groups.opened:,}", f"{groups.opened_eval:,} more for evaluation"),
         Card("Accepted", f"{groups.accepted:,}", f"{percent(groups.accepted, judged)} of {judged:,} judged"),
         Card("Rejected", f"{rejected:,}", _named(groups.rejected)),
+        *_kept_apart(view),
         Card("Replacements", f"{groups.replacements:,}", f"{sum(groups.waived.values()):,} waived"),
     ]
     if keys_left is not None:
@@ -83,7 +90,6 @@ def count_tables(view: RunView) -> dict[str, dict[str, int]]:
     groups, progress = view.groups, view.progress
     tables = {
         "Groups rejected": groups.rejected,
-        "Rejections by category": groups.categories,
         "Groups expired": groups.expired,
         "Replacements waived": groups.waived,
         "Responses discarded": view.discarded,
@@ -94,11 +100,6 @@ def count_tables(view: RunView) -> dict[str, dict[str, int]]:
         "Dead letters": view.dead_letters,
     }
     return {name: dict(sorted(table.items(), key=lambda row: -row[1])) for name, table in tables.items() if table}
-
-
-def percent(part: float, whole: float) -> str:
-    """A share for people."""
-    return f"{100 * part / whole:.1f} %" if whole else "–"
 
 
 def duration(seconds: float) -> str:
@@ -121,6 +122,17 @@ def _accuracy(view: RunView) -> Card:
     return Card(
         "Held-out accuracy", f"{first.accuracy:.3f} → {last.accuracy:.3f}", detail, last.accuracy > first.accuracy
     )
+
+
+def _kept_apart(view: RunView) -> list[Card]:
+    """What guards and selection did, where there are any."""
+    groups, made = view.groups, []
+    if groups.kept_by_guard:
+        made.append(Card("Kept by a guard", f"{groups.kept_by_guard:,}", "counted as accepted"))
+    if groups.deselected:
+        share = percent(groups.deselected, groups.accepted)
+        made.append(Card("Deselected", f"{groups.deselected:,}", f"{share} of the accepted"))
+    return made
 
 
 def _audit(audit: Audit) -> Card:

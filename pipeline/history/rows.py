@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from pipeline.history.lengths import NO_LENGTHS, LengthTotals
 
 
 class Phase(StrEnum):
@@ -19,10 +21,15 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Training groups judged up to now: running totals. `rejected` by reason, constant groups by their class."""
+    """Training groups judged up to now: running totals. `rejected` by reason, constant groups by their class;
+    `domains` has accepted and judged."""
 
     accepted: int
     rejected: Mapping[str, int]
+    kept_by_guard: int = 0
+    categories: Mapping[str, int] = field(default_factory=dict)
+    lengths: LengthTotals = NO_LENGTHS
+    domains: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def judged(self) -> int:
@@ -33,7 +40,8 @@ class Counts:
 @dataclass(frozen=True, slots=True)
 class BatchRow:
     """One optimizer step. `reward`: mean over the groups trained on; `sampled_reward`: over all training groups judged
-    since the batch before, rejected ones included. `seconds` since the batch before. Staleness in policy versions."""
+    since the batch before, rejected ones included. `seconds` since the batch before. Staleness in policy versions.
+    `candidates` stood for selection."""
 
     step: int
     batch: int
@@ -41,6 +49,7 @@ class BatchRow:
     at_ms: int
     seconds: float
     groups: int
+    candidates: int
     reward: float | None
     sampled_reward: float | None
     staleness_mean: float | None

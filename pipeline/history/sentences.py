@@ -7,7 +7,7 @@ from math import fsum
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import MembersCodec
-from pipeline.domain.vocabulary import ConstantClass
+from pipeline.history import reasons
 
 
 def opening(event: e.GroupOpened) -> str:
@@ -44,9 +44,7 @@ def scored(event: e.ResponseScored) -> str:
 
 def discarded(event: e.ResponseDiscarded) -> str:
     """Why a response is no member."""
-    return f"{_slot(event.slot, event.round)} discarded: {event.reason}" + (
-        f", {event.failure}" if event.failure else ""
-    )
+    return reasons.discarded(event, _slot(event.slot, event.round))
 
 
 def assembled(event: e.GroupAssembled, codec: MembersCodec, after_s: float | None) -> str:
@@ -54,28 +52,6 @@ def assembled(event: e.GroupAssembled, codec: MembersCodec, after_s: float | Non
     rewards = [m.reward for m in codec.decode(event.members)]
     took = f" after {after_s:.1f} s" if after_s is not None else ""
     return f"assembled{took}: rewards {_rewards(rewards)}, {event.payload_bytes} bytes"
-
-
-def accepted(event: e.GroupAccepted) -> str:
-    """Kept by which filter."""
-    guard = ", kept by the guard" if event.kept_by_guard else ""
-    return f"accepted by {event.filter}{_measured(event.measured, event.threshold)}{guard}"
-
-
-def rejected(event: e.GroupRejected, codec: MembersCodec) -> str:
-    """Refused why, and what all had in common."""
-    text = f"rejected: {event.reason} ({event.category}){_measured(event.measured, event.threshold)}"
-    rewards = [m.reward for m in codec.decode(event.members)] if event.members else []
-    if event.constant_class is not None and rewards:
-        best = ", the highest there is" if event.constant_class is ConstantClass.ALL_MAX else ""
-        text += f"; all {len(rewards)} members had {_rewards(rewards[:1])}{best}"
-    return f"{text}; {event.detail}" if event.detail else text
-
-
-def expired(event: e.GroupExpired) -> str:
-    """Unused, and why."""
-    age = f", {event.staleness} versions old" if event.staleness is not None else ""
-    return f"expired: {event.reason}{age}"
 
 
 def evaluated(event: e.GroupEvaluated) -> str:
@@ -110,9 +86,3 @@ def _rewards(rewards: Sequence[float | None]) -> str:
     known = [r for r in rewards if r is not None]
     many = f" … (mean {fsum(known) / len(known):.3g} of {len(rewards)})" if len(rewards) > 16 and known else ""
     return shown + many
-
-
-def _measured(measured: float | None, threshold: float | None) -> str:
-    if measured is None:
-        return ""
-    return f", measured {measured:.4g}" + (f" against {threshold:g}" if threshold is not None else "")

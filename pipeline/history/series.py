@@ -42,7 +42,7 @@ class Series(Generic[T]):
 
 
 class Spread:
-    """Percentiles of durations to within 2.5 %, from counts in buckets each 5 % wider than the one before."""
+    """Percentiles of durations, or lengths, to within 2.5 %, by counts in buckets, each 5 % wider than the last."""
 
     _WIDTH: Final = log(1.05)
 
@@ -55,6 +55,14 @@ class Spread:
         bucket = round(log(max(duration_ms, 0.0) + 1.0) / self._WIDTH)
         self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
         self.count += 1
+
+    def shares(self) -> Iterator[tuple[float, float]]:
+        """Values with the share of all that is about as large, in steps of 22 %."""
+        found: dict[int, int] = {}
+        for bucket, many in self._buckets.items():
+            found[bucket // 4] = found.get(bucket // 4, 0) + many
+        for step in range(min(found, default=0), max(found, default=-1) + 1):
+            yield 1.05 ** (4 * step + 1.5) - 1.0, found.get(step, 0) / self.count
 
     def quantile(self, share: float) -> float | None:
         """The duration that this share of all is not above; None if there is none."""

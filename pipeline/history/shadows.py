@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipeline.domain import events as e
 from pipeline.log.codec import Poison
@@ -53,3 +54,19 @@ def recorded_shadows(records: Iterable[Record]) -> tuple[ShadowTally, int]:
             verdicts += 1
             tally.note(event.prompt.domain, event.shadows, isinstance(event, e.GroupAccepted))
     return tally, verdicts
+
+
+def shadow_rows(tally: ShadowTally) -> list[dict[str, Any]]:
+    """Each shadow filter as JSON."""
+    return [
+        {
+            "domain": domain,
+            "shadow": name,
+            "asked": s.asked,
+            "accepts": s.accepts,
+            "rejects": s.rejects,
+            "rejects_accepted": s.only_here,
+            "accepts_rejected": s.only_there,
+        }
+        for (domain, name), s in tally.found.items()
+    ]

@@ -6,6 +6,10 @@ from typing import Any
 
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, StageName, partitions
+from pipeline.domain.vocabulary import Category
+from pipeline.history.domain_counts import DomainCounts
+from pipeline.history.shadows import shadow_rows
+from pipeline.history.view import RunView
 from pipeline.history.watch import read_view
 from pipeline.log.admin import committed_offsets
 from pipeline.log.client import Connection
@@ -30,11 +34,15 @@ def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict
         "groups_opened": groups.opened,
         "accepted": groups.accepted,
         "rejected": groups.rejected,
+        "kept_by_guard": groups.kept_by_guard,
+        "deselected": groups.deselected,
         "expired": groups.expired,
         "replacements": groups.replacements,
         "waived": groups.waived,
         "accuracy_before": first.accuracy if first else None,
         "accuracy_after": last.accuracy if last else None,
+        "domains": [domain_row(name, counts, view, rules) for name, counts in groups.domains.items()],
+        "shadows": shadow_rows(groups.shadows),
         "dead_letters": view.dead_letters,
         "starvation": [note.text for note in view.starvation],
         "failures": [note.text for note in view.failures],
@@ -43,6 +51,32 @@ def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict
         "payload_budget": rules.payload_budget,
         "problems": [text for row in stages if (text := problem(row, connection.run)) is not None],
         "stages": stages,
+    }
+
+
+def domain_row(name: str, counts: DomainCounts, view: RunView, rules: Rules) -> dict[str, Any]:
+    """How one domain stands; `lead` is how many groups may be accepted and untrained."""
+    own = rules.domain(name)
+    return {
+        "domain": name,
+        "quota": own.quota,
+        "open": counts.open,
+        "untrained": view.progress.untrained.get(name, 0),
+        "lead": rules.lead(own),
+        "judged": counts.judged,
+        "accepted": counts.accepted,
+        "kept_by_guard": counts.kept_by_guard,
+        "deselected": counts.deselected,
+        "low_information": counts.rejections_in(Category.LOW_INFORMATION),
+        "invalid": counts.rejections_in(Category.INVALID),
+        "system": counts.rejections_in(Category.SYSTEM),
+        "expired": sum(counts.expired.values()),
+        "guard": counts.guard,
+        "rejected": [
+            {"category": category, "reason": reason, "filter": by, "groups": many}
+            for (category, reason, by), many in counts.rejected.items()
+            if many
+        ],
     }
 
 

@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 
 from pipeline.domain import events as e
 from pipeline.domain.ids import parse_group_id
+from pipeline.domain.rules import Rules, rules_of
 from pipeline.domain.topology import MembersCodec, Topic
+from pipeline.history import reasons as why
 from pipeline.history import sentences as say
 from pipeline.history.records import RunLog
 from pipeline.log.codec import Members, Poison, UnknownSchema
@@ -50,13 +52,17 @@ def trace(group_id: str, records: Iterable[Record], members: MembersCodec | None
 
 @dataclass(slots=True)
 class Life:
-    """One group under the glass. `parents` holds who replaces whom, for all groups."""
+    """One group under the glass. `parents` holds who replaces whom, for all groups. `left_out`: it was deselected, and
+    no batch was formed since."""
 
     group_id: str
     members: MembersCodec
     parents: dict[str, str] = field(default_factory=dict)
     batches: set[int] = field(default_factory=set)
     opened_ms: int | None = None
+    opened: e.GroupOpened | None = None
+    rules: Rules | None = None
+    left_out: bool = False
 
     def note(self, record: Record) -> Iterator[Line]:
         """What a record says of the group."""
@@ -86,9 +92,14 @@ class Life:
 
     def _of_ledger(self, record: Record, event: e.Event) -> Iterator[str]:
         match event:
+            case e.RunStarted():
+                self.rules = rules_of(event.config)
             case e.GroupOpened():
                 yield from self._opened(record, event)
+            case e.BatchSkipped() if self.left_out:
+                yield why.skipped(event)
             case e.BatchFormed():
+                self.left_out = False
                 for group in event.groups:
                     if group.group_id == self.group_id:
                         self.batches.add(event.batch)
@@ -109,7 +120,7 @@ class Life:
         if event.replaces is not None:
             self.parents[event.group_id] = event.replaces
         if event.group_id == self.group_id:
-            self.opened_ms = record.timestamp_ms
+            self.opened_ms, self.opened = record.timestamp_ms, event
             yield say.opening(event)
         elif event.replaces == self.group_id:
             yield f"answered by group {event.group_id}, prompt {event.prompt.id}"
@@ -117,17 +128,20 @@ class Life:
     def _ended(self, event: e.Event) -> Iterator[str]:
         match event:
             case e.GroupAccepted():
-                yield say.accepted(event)
+                yield why.accepted(event)
             case e.GroupRejected():
-                yield say.rejected(event, self.members)
+                members = self.members.decode(event.members) if event.members else ()
+                yield why.rejected(event, members, self.opened.group_size if self.opened else None)
             case e.GroupExpired():
-                yield say.expired(event)
+                yield why.expired(event, self.rules)
             case e.GroupEvaluated():
                 yield say.evaluated(event)
             case e.GroupDeselected():
-                yield f"deselected from window {event.window}" + (f", score {event.score:g}" if event.score else "")
+                self.left_out = True
+                score = f", score {event.score:.4g}" if event.score is not None else ""
+                yield f"deselected from window {event.window}{score}"
             case e.ReplacementWaived():
-                yield f"gets no replacement: {event.reason}"
+                yield why.waived(event, self.opened, self.rules)
             case e.StageFailed():
                 yield f"{event.stage} failed: {event.detail}"
             case _:

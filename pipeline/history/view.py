@@ -45,6 +45,7 @@ class RunView:
     redis: Series[RedisPoint] = field(default_factory=Series)
     failures: list[Note] = field(default_factory=list)
     starvation: list[Note] = field(default_factory=list)
+    starved: dict[tuple[str, str], int] = field(default_factory=dict)
     takeovers: list[Note] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     _ledger_ms: int | None = None
@@ -58,6 +59,7 @@ class RunView:
                 self.groups.on_assembled(record_timestamp_ms, event.group_id)
             case Topic.DISCARDS if isinstance(event, e.ResponseDiscarded):
                 count(self.discarded, event.reason)
+                self.groups.on_discarded(event)
             case Topic.DROPS if isinstance(event, e.PayloadsDropped):
                 count(self.dropped, event.reason, len(event.keys))
             case Topic.DROPS if isinstance(event, e.RunFinished):
@@ -132,10 +134,12 @@ class RunView:
         match event:
             case e.RunStarted():
                 self.run, self.rules, self.started_ms = event.run, rules_of(event.config), at_ms
+                self.groups.begin(self.rules)
             case e.StageFailed():
                 self._take_down(self.failures, at_ms, f"{event.stage}: {event.detail}")
             case e.StarvationRaised():
                 self._take_down(self.starvation, at_ms, f"{event.domain}: {event.cause} ({event.advice})")
+                self.starved[event.domain, str(event.cause)] = self.starved.get((event.domain, str(event.cause)), 0) + 1
             case e.TrainerStarted():
                 self.progress.note(at_ms, event, self.groups)
                 if event.incarnation > 1:

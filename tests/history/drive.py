@@ -78,8 +78,8 @@ class Drive:
         members = Members()
         source = source or Numbers("train", 1000)
         self.stages = [
-            Scheduler(self.rules, source, Numbers("eval", 3), ("sort",)), Batcher(self.rules), Reaper(members),
-            Assembler(self.rules, members), Filter(self.rules, members), DiscardReaper(),
+            Scheduler(self.rules, source, Numbers("eval", 3), (self.rules.domains[0].name,)), Batcher(self.rules),
+            Reaper(members), Assembler(self.rules, members), Filter(self.rules, members), DiscardReaper(),
         ]  # fmt: skip
         self.lanes = [
             (stage.name, Lane(stage, self.rules, p))
@@ -94,9 +94,9 @@ class Drive:
             {},
             {},
             "",
-            {"sort": source.size("sort")},
+            {d.name: source.size(d.name) for d in self.rules.domains},
             "",
-            {"sort": 3},
+            {self.rules.domains[0].name: 3},
             "test",
             self.now,
         )

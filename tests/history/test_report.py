@@ -60,7 +60,8 @@ def test_the_report_says_what_the_view_knows(view: RunView) -> None:
 def test_every_curve_has_points(view: RunView) -> None:
     titles = [figure["title"] for figure in figures(render(view))]
     assert titles == [
-        "Reward and held-out accuracy", "Verdicts on training groups", "Staleness of batches",
+        "Reward and held-out accuracy", "Verdicts on training groups", "Rejections by category",
+        "Response length: mean", "Response length: distribution", "Staleness of batches",
         "Time to assemble a group", "Throughput", "Memory of Redis", "Payloads in Redis", "Learner: loss",
     ]  # fmt: skip
 

@@ -1,0 +1,155 @@
+"""Whatever ends unused says why: there is a sentence for every reason, and it names the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.domain import events as e
+from pipeline.domain.rules import rules_of
+from pipeline.domain.vocabulary import (
+    ConstantClass,
+    DiscardReason,
+    ExpiryReason,
+    Failure,
+    FinishReason,
+    Grading,
+    Purpose,
+    Reason,
+    SkipReason,
+    WaiverReason,
+    category_of,
+)
+from pipeline.history import reasons
+from pipeline.history.records import MemoryLog
+from pipeline.history.trace import trace_run
+from pipeline.log.codec import Members
+
+from .drive import CONFIG, Drive
+
+RULES = rules_of(CONFIG | {"max_attempts": 7, "max_staleness": 5, "steps": 41})
+PROMPT = e.PromptRef("p1", "sort", 1, 0)
+OPENED = e.GroupOpened("1@0", PROMPT, Purpose.TRAIN, None, "1@0", None, 6, 5, 3, 1, 0, None, 0)
+MEMBERS = tuple(
+    e.Member(
+        slot, 1, "key", 100, 1.0, 1.0, 0.0, {}, None, Grading.GRADED, None, FinishReason.STOP, False, False, False, 5,
+        9, 0, 0, "g",
+    )
+    for slot in range(2)
+)  # fmt: skip
+GUARD = {"total": 30.0, "filtered": 12.0, "in_a_row": 4.0, "recent": 20.0, "recent_filtered": 8.0}
+SHADOWS = (
+    e.ShadowVerdict("band", False, Reason.BAND, 0.0625),
+    e.ShadowVerdict("std_filter", True, None, 0.375),
+)
+REJECTED = e.GroupRejected(
+    "1@0", PROMPT, Reason.BAND, category_of(Reason.BAND), None, "exact", "drop_band", "as said", b"", 200, 100, 0, 0,
+    None, "the_filter", 0.1875, 0.25, {}, "hash", GUARD, SHADOWS, 0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_rejection_names_reason_numbers_filter_guard_and_shadows(reason: Reason) -> None:
+    text = reasons.rejected(replace(REJECTED, reason=reason, category=category_of(reason)), MEMBERS, 3)
+    assert text.startswith(f"rejected: {reason} ({category_of(reason)}) by the_filter: ")
+    for part in ("0.1875", "0.25", "as said", "12 of 30 rejected, 4 in a row, 8 of the newest 20"):
+        assert part in text
+    assert text.endswith("; shadow band rejects it: band, measured 0.0625; shadow std_filter keeps it, measured 0.375")
+    assert "{" not in text
+
+
+@pytest.mark.parametrize("reason", [Reason.RESPONSE_RETRIES_EXHAUSTED, Reason.DEADLINE])
+def test_a_group_that_was_never_whole_says_how_much_of_it_there_was(reason: Reason) -> None:
+    event = replace(REJECTED, reason=reason, measured=None, threshold=None, guard_state={}, shadows=(), detail=None)
+    assert reasons.rejected(event, MEMBERS, 3).endswith("with 2 of 3 responses at hand")
+
+
+@pytest.mark.parametrize("reason", [Reason.ZERO_STD, Reason.STD, Reason.MEAN_LOW, Reason.MEAN_HIGH, Reason.BAND])
+def test_the_metric_that_was_looked_at_is_named(reason: Reason) -> None:
+    assert "of exact is 0.1875" in reasons.rejected(replace(REJECTED, reason=reason), MEMBERS, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (ConstantClass.ALL_ZERO, "all 2 members had 0"),
+        (ConstantClass.CONSTANT, "all 2 members had 0.3"),
+        (ConstantClass.ALL_MAX, "all 2 members had 1, the highest there is"),
+    ],
+)
+def test_a_constant_group_says_what_all_had(kind: ConstantClass, says: str) -> None:
+    reward = {ConstantClass.ALL_ZERO: 0.0, ConstantClass.CONSTANT: 0.3, ConstantClass.ALL_MAX: 1.0}[kind]
+    members = [replace(m, reward=reward) for m in MEMBERS]
+    event = replace(REJECTED, reason=Reason.ZERO_STD, constant_class=kind, detail=None, guard_state={}, shadows=())
+    assert reasons.rejected(event, members, 2).endswith(says)
+
+
+def test_a_group_that_the_guard_keeps_says_who_would_have_rejected_it() -> None:
+    scores = e.Scores(0.0, 0.0, 0.0, 9.0, None, None)
+    kept = e.GroupAccepted(
+        "1@0", PROMPT, 2, b"", 0, 0, 0, 0, scores, "zero_std", 0.0, 1e-8, {}, "hash", GUARD, True, SHADOWS, 0
+    )
+    text = reasons.accepted(kept)
+    assert text.startswith(
+        "kept by the guard, rejected by zero_std, measured 0 against 1e-08; the guard counts 12 of 30"
+    )
+    assert reasons.accepted(replace(kept, kept_by_guard=False)).startswith("accepted by zero_std, measured 0 against")
+
+
+@pytest.mark.parametrize("reason", ExpiryReason)
+def test_an_expiry_names_age_and_bytes(reason: ExpiryReason) -> None:
+    event = e.GroupExpired("1@0", "sort", Purpose.TRAIN, reason, b"", 4321, 6, 0)
+    text = reasons.expired(event, RULES)
+    assert text.startswith(f"expired: {reason}, ") and text.endswith("6 versions of 5 allowed; 4321 bytes of payloads")
+    assert "versions" not in reasons.expired(replace(event, staleness=None), None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "number"),
+    [
+        (WaiverReason.SURPLUS, "a lead of 8"),
+        (WaiverReason.ATTEMPTS_EXHAUSTED, "attempt 6 of 7"),
+        (WaiverReason.SOURCE_EXHAUSTED, "no other prompt of sort"),
+        (WaiverReason.RUN_COMPLETE, "its 41 steps"),
+    ],
+)
+def test_a_waiver_names_the_bound_that_it_is_due_to(reason: WaiverReason, number: str) -> None:
+    text = reasons.waived(e.ReplacementWaived("1@0", "sort", reason, 0), OPENED, RULES)
+    assert text.startswith(f"gets no replacement: {reason}, ") and number in text
+    assert "{" not in reasons.waived(e.ReplacementWaived("1@0", "sort", reason, 0), None, None)
+
+
+def test_every_waiver_is_tested_above() -> None:
+    assert len(WaiverReason) == 4
+
+
+@pytest.mark.parametrize("reason", DiscardReason)
+def test_a_discard_names_its_slot_and_length(reason: DiscardReason) -> None:
+    event = e.ResponseDiscarded("1@0", 2, 3, "key", 100, 412, reason, Failure.TIMEOUT, 0)
+    text = reasons.discarded(event, "slot 2 (round 3)")
+    assert text.startswith(f"slot 2 (round 3) discarded: {reason}, ") and text.endswith(" (timeout); 412 tokens")
+
+
+@pytest.mark.parametrize("reason", SkipReason)
+def test_a_skipped_batch_names_its_number(reason: SkipReason) -> None:
+    assert reasons.skipped(e.BatchSkipped(17, reason, 0)).startswith(f"batch 17 skipped: {reason}, ")
+
+
+def test_the_trace_of_every_unused_group_says_why(drive: Drive) -> None:
+    ended = {e.GroupRejected: "rejected: ", e.GroupExpired: "expired: ", e.ReplacementWaived: "gets no replacement: "}
+    log, seen = MemoryLog(drive.records), set[str]()
+    for record in drive.records:
+        event = record.event()
+        start = ended.get(type(event))
+        if start and isinstance(event, e.GroupRejected | e.GroupExpired | e.ReplacementWaived):
+            told = [line.text for line in trace_run(log, event.group_id) if line.text.startswith(start)]
+            assert len(told) == 1 and str(event.reason) in told[0]
+            seen.add(start)
+    assert len(seen) == 3
+
+
+def test_members_without_a_reward_are_told_too() -> None:
+    members = Members().decode(Members().encode(tuple(replace(m, reward=None) for m in MEMBERS)))
+    event = replace(REJECTED, reason=Reason.ZERO_STD, constant_class=ConstantClass.ALL_ZERO)
+    assert "all 2 members" not in reasons.rejected(event, members, 2)
