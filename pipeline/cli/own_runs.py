@@ -7,65 +7,32 @@ import runpy
 import shutil
 import sys
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pipeline.cli import configuring
 from pipeline.cli.common import (
     OWN,
     STAGES,
-    AsJson,
     Bootstrap,
     RedisUrl,
     Run,
     caution,
     connection_for,
     fail,
-    print_json,
     say,
     settings_for,
 )
-from pipeline.config import DecisionConfig, cautions, load
-
-Config = Annotated[
-    Path,
-    typer.Argument(
-        help="YAML or TOML file; examples/ has one.", exists=True, dir_okay=False, show_default=False, metavar="CONFIG"
-    ),
-]
-Override = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="key.path=value over the file's; may be repeated.", metavar="KEY=VALUE"),
-]
-
-config_app = typer.Typer(no_args_is_help=True, help="Look at a configuration without starting anything.")
+from pipeline.cli.configuring import Config, Override
+from pipeline.config import cautions, load
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    app.add_typer(config_app, name="config", rich_help_panel=OWN)
+    app.add_typer(configuring.app, name="config", rich_help_panel=OWN)
     for command in (init, consume, stop, recover, delete):
         app.command(rich_help_panel=OWN)(command)
-
-
-@config_app.command("check")
-def check_config(config: Config, override: Override = None) -> None:
-    """Say whether a run can be made of a configuration, and what is probably not meant in it."""
-    decisions = _loaded(config, override)
-    say(f"{config}: a run called {decisions.run} can be made of it")
-
-
-@config_app.command("show")
-def show_config(config: Config, override: Override = None, as_json: AsJson = False) -> None:
-    """Print a configuration as it is understood, with every default."""
-    import yaml
-
-    tree = load(config, override or []).model_dump(mode="json")
-    if as_json:
-        print_json(tree)
-    else:
-        say(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True).rstrip())
 
 
 def init(config: Config, override: Override = None, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:
@@ -159,10 +126,3 @@ def delete(
     keys = sum(store.drop(found) for found in store.scan())
     shutil.rmtree(settings.data_dir / run, ignore_errors=True)
     say(f"deleted {topics} topics and {keys} payloads of run {run}" if topics else f"there is no run {run}")
-
-
-def _loaded(config: Path, override: list[str] | None) -> DecisionConfig:
-    decisions = load(config, override or [])
-    for problem in cautions(decisions):
-        caution(str(problem))
-    return decisions

@@ -19,10 +19,15 @@ M = TypeVar("M", bound=BaseModel)
 
 def load(path: str | File, overrides: Sequence[str] = ()) -> DecisionConfig:
     """The configuration in a file, with `key.path=value` set over it. Raises ConfigError with all problems."""
+    return load_with_source(path, overrides)[0]
+
+
+def load_with_source(path: str | File, overrides: Sequence[str] = ()) -> tuple[DecisionConfig, Document]:
+    """The same, and what the file and the overrides said."""
     source = read(path)
     for assignment in overrides:
         source.override(assignment)
-    return _checked(source)
+    return _checked(source), source
 
 
 def parse(tree: Mapping[str, Any], name: str | None = None) -> DecisionConfig:

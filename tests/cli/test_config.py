@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeline.config import canonical, load
 from tests.e2e.harness import BASE
 
 from .conftest import Tamis
@@ -79,16 +80,40 @@ def test_numbers_are_understood_as_they_are_written(offline: Tamis, write: Write
     )  # fmt: skip
     path = write(text + "filters: {default: [{type: zero_std, tol: 1e-8}]}\nadvantages: {eps: 1e-4}\n")
     shown = offline("config", "show", path, "--json")
-    tree = json.loads(shown.out)
+    found = {name: row["value"] for name, row in json.loads(shown.out)["decisions"].items()}
     assert shown.code == 0
-    assert (tree["run"], tree["seed"], tree["async_ratio"]) == ("2026_03_01", 1000, 1.0)
-    assert (tree["filters"]["default"][0]["tol"], tree["advantages"]["eps"]) == (1e-8, 1e-4)
-    assert "tol: 1.0e-08" in offline("config", "show", path).out
+    assert (found["run"], found["seed"], found["async_ratio"]) == ("2026_03_01", 1000, 1.0)
+    assert (found["filters.default"][0]["tol"], found["advantages.eps"]) == (1e-8, 1e-4)
 
 
 def test_a_domain_called_on_stays_a_text(offline: Tamis, write: Write) -> None:
     path = write(write(domains=None).read_text().replace("domains: null", "domains: {on: {quota: 2}}"))
-    assert list(json.loads(offline("config", "show", path, "--json").out)["domains"]) == ["on"]
+    assert json.loads(offline("config", "show", path, "--json").out)["decisions"]["domains.on.quota"]["value"] == 2
+
+
+def test_what_is_shown_says_where_it_comes_from(offline: Tamis, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAMIS_REDIS_URL", "redis://:geheim@here:6379/0")
+    path = write(run="x", engine={"factory": "a:B", "options": {"api_key": "geheim", "max_tokens": 7}})
+    answer = offline("config", "show", path, "--set", "assembly.lease=90s", "--json")
+    assert (answer.code, "geheim" in answer.out + answer.err) == (0, False)
+    found = json.loads(answer.out)
+    assert found["decisions"]["run"] == {"value": "x", "from": f"{path}:{line_of(path, 'run: x')}"}
+    assert found["decisions"]["assembly.lease"] == {"value": "90s", "from": "override 'assembly.lease=90s'"}
+    assert found["decisions"]["metric"] == {"value": "reward", "from": "default"}
+    assert found["decisions"]["engine.options.api_key"]["value"] == "***"
+    assert found["decisions"]["engine.options.max_tokens"]["value"] == 7
+    assert found["processes"]["redis_url"] == {"value": "redis://***@here:6379/0", "from": "TAMIS_REDIS_URL"}
+    assert "engine.options.api_key: looks like a secret" in offline("config", "check", path).err
+
+
+def test_what_is_shown_is_the_same_configuration(offline: Tamis, write: Write) -> None:
+    path = write(run="x", assembly={"lease": "90s", "deadline": "10m"}, payload={"budget": "1GB"})
+    again = write(offline("config", "show", path).out, name="again.yaml")
+    assert canonical(load(again)) == canonical(load(path))
+
+
+def line_of(path: Path, text: str) -> int:
+    return path.read_text().splitlines().index(text) + 1
 
 
 def test_a_good_configuration_is_called_good(offline: Tamis, write: Write) -> None:

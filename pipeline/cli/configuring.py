@@ -1,0 +1,76 @@
+"""Looking at configurations. Nothing here asks Kafka or Redis."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.cli.common import STATE, AsJson, caution, print_json, say
+from pipeline.config import ProcessSettings, cautions, load, load_settings
+
+Config = Annotated[
+    Path,
+    typer.Argument(
+        help="YAML or TOML file; examples/ has one.", exists=True, dir_okay=False, show_default=False, metavar="CONFIG"
+    ),
+]
+Override = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="key.path=value over the file's; may be repeated.", metavar="KEY=VALUE"),
+]
+
+app = typer.Typer(no_args_is_help=True, help="Look at a configuration without starting anything.")
+
+
+@app.command("check")
+def check_config(config: Config, override: Override = None, as_json: AsJson = False) -> None:
+    """Say whether a run can be made of a configuration, and what is probably not meant in it."""
+    decisions = load(config, override or [])
+    found = [str(problem) for problem in cautions(decisions)]
+    if as_json:
+        print_json({"run": decisions.run, "cautions": found})
+        return
+    for text in found:
+        caution(text)
+    say(f"{config}: a run called {decisions.run} can be made of it")
+
+
+@app.command("show")
+def show_config(config: Config, override: Override = None, as_json: AsJson = False) -> None:
+    """Print what holds: every value of a configuration and of this environment, and where each comes from.
+
+    Secrets are not shown. What is printed is a configuration file itself.
+    """
+    from pipeline.config.errors import dotted
+    from pipeline.config.load import load_with_source
+    from pipeline.config.origins import as_yaml, settings
+
+    decisions, source = load_with_source(config, override or [])
+    here = processes()
+    if as_json:
+        found = {dotted(path): {"value": value, "from": origin} for path, value, origin in settings(decisions, source)}
+        print_json({"decisions": found, "processes": here})
+        return
+    say("# What decides: fixed for ever by tamis init.")
+    say(as_yaml(settings(decisions, source)))
+    say("\n# Where processes run: from the environment and flags; nothing of it decides.")
+    for name, row in here.items():
+        say(f"# {name:<12} {row['value']}  ({row['from']})")
+
+
+def processes() -> dict[str, dict[str, Any]]:
+    """The settings of a process that would be started here, and where each comes from. No secrets."""
+    found = load_settings(data_dir=os.environ.get("TAMIS_DATA_DIR") or STATE / "files")
+    shown = found.model_dump(mode="json") | {
+        "redis_url": found.redis_address(),
+        "kafka": dict.fromkeys(found.kafka, "***"),
+    }
+    return {name: {"value": shown[name], "from": _origin(name)} for name in ProcessSettings.model_fields}
+
+
+def _origin(name: str) -> str:
+    variable = f"TAMIS_{name.upper()}"
+    return variable if os.environ.get(variable) else f"default; {variable} sets it"
