@@ -8,6 +8,7 @@ from pipeline.log.seat import Seat
 from pipeline.process import Process, run_consumer
 from pipeline.training.advantages import AdvantageConfig
 from pipeline.training.files import RunFiles
+from pipeline.training.settings import step_settings
 from pipeline.training.trainer import Trainer
 from pipeline.training.work import Work
 
@@ -21,6 +22,7 @@ def serve(process: Process) -> int:
         process.members,
         RunFiles(process.folder()),
         AdvantageConfig(advantages.kind, advantages.eps, advantages.exclude_truncated),
+        step_settings(process.config),
     )
     seat = Seat(process.connection, StageName.TRAINER, process.heartbeat)
     try:

@@ -45,21 +45,27 @@ def aggregate(
     whole batch of which this may be a part, instead of those found here. row_weights: [B], a factor for each row. With
     nothing to divide by the loss is NaN: such a step is to be skipped.
     """
+    total = summed(losses, mask, config, row_weights)
+    what, by = divisor(mask.bool().sum(1), mask.shape[1], config, tokens, rows)
+    return total * (config.ranks / by if by else torch.nan), {f"divisor_{what}": by}
+
+
+def summed(losses: Tensor, mask: Tensor, config: AggregationConfig, row_weights: Tensor | None = None) -> Tensor:
+    """What is to be divided by `divisor`: those of the parts of a batch add up to that of the whole."""
     losses = torch.where(mask.bool(), losses, 0.0)
     if row_weights is not None:
         losses = losses * row_weights.unsqueeze(1)
-    counts = mask.bool().sum(1)
     sums = losses.sum(1)
     if config.mode == "seq-mean-token-mean":
-        sums = sums / counts.clamp(min=1)
-    what, divisor = _divisor(counts, mask.shape[1], config, tokens, rows)
-    return sums.sum() * (config.ranks / divisor if divisor else torch.nan), {f"divisor_{what}": divisor}
+        sums = sums / mask.bool().sum(1).clamp(min=1)
+    return sums.sum()
 
 
-def _divisor(
-    counts: Tensor, width: int, config: AggregationConfig, tokens: int | None, rows: int | None
+def divisor(
+    counts: Tensor, width: int, config: AggregationConfig, tokens: int | None = None, rows: int | None = None
 ) -> tuple[str, float]:
-    """What the sum is divided by, and how many that are. counts: the mask's tokens of each row."""
+    """What the sum is divided by, and how many that are. counts: [B], the mask's tokens of each row; width: the T of
+    which seq-mean-token-sum-norm takes the place of a norm."""
     match config.mode:
         case "token-mean":
             return "tokens", float(counts.sum() if tokens is None else tokens)

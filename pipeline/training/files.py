@@ -15,7 +15,7 @@ from pipeline.domain.training import Policy
 
 
 class FileMissing(Exception):
-    """A file that the ledger names is gone or isn't what was written."""
+    """A file that the ledger names is gone, isn't what was written, or can't be loaded."""
 
 
 class RunFiles:
@@ -44,7 +44,10 @@ class RunFiles:
             )
         found = sha256_of(path)
         if found != policy.sha256:
-            raise FileMissing(f"{policy.path} has SHA-256 {found[:12]}…, the ledger says {policy.sha256[:12]}…")
+            raise FileMissing(
+                f"{path} (version {policy.version}) has SHA-256 {found[:12]}…, the ledger says {policy.sha256[:12]}…: "
+                "it was changed or damaged; restore it from a copy, or start a new run"
+            )
         return path
 
     def prune_policies(self, disposable: Callable[[int, str], bool]) -> None:

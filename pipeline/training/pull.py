@@ -22,8 +22,19 @@ class Lost(Exception):
         self.groups = groups
 
 
+class NoLogprobs(ValueError):
+    """A response without the sampler's log-probabilities: the policy ratio and the correction can't be computed."""
+
+    def __init__(self, group: str, slot: int) -> None:
+        super().__init__(
+            f"group {group}, slot {slot}: its payload has no log-probabilities, which the policy ratio and the "
+            "correction are computed from; have the engine return one for each response token"
+        )
+
+
 def pull(store: PayloadStore, members: MembersCodec, groups: Sequence[BatchGroup]) -> list[Row]:
-    """The rows of a batch, group by group. Raises Lost, or StoreUnreachable where Redis doesn't answer."""
+    """The rows of a batch, group by group. Raises Lost, NoLogprobs, or StoreUnreachable where Redis doesn't
+    answer."""
     wanted = [(i, group, member) for i, group in enumerate(groups) for member in members.decode(group.members)]
     keyed = [member for _, _, member in wanted if member.payload_key is not None]
     found = store.get_many([m.payload_key or "" for m in keyed], [m.payload_bytes for m in keyed])
@@ -47,7 +58,7 @@ def pull(store: PayloadStore, members: MembersCodec, groups: Sequence[BatchGroup
 def _row(index: int, group: BatchGroup, member: Member, value: bytes) -> Row:
     payload = decode(value)
     if payload.logprobs is None:
-        raise PayloadDamaged("logprobs", "none", "one for each response token")
+        raise NoLogprobs(group.group_id, member.slot)
     return Row(
         payload.prompt_ids.data,
         payload.response_ids.data,

@@ -49,6 +49,7 @@ class Frame:
         self.lengths = tuple(prompt + response for prompt, response in counts)
         if not any(self.lengths):
             raise ValueError("a batch needs a token")
+        self.response_lengths = tuple(response for _, response in counts)
         self._rows, self._counts = rows, counts
         self._gaps = [max(self.lengths) - n if layout == "padded" else 0 for n in self.lengths]
         self._shape = (len(rows), -1) if layout == "padded" else (-1,)
@@ -73,6 +74,12 @@ class Frame:
         rows = zip(self._rows, self._counts, strict=True)
         masks = (ones[:response] if row.loss_mask is None else row.loss_mask for row, (_, response) in rows)
         return self._joined(self._around(1, masks), torch.uint8)
+
+    def sampled(self) -> Tensor:
+        """[B] int64: each row's tokens under its loss mask."""
+        masks = [None if row.loss_mask is None else memoryview(row.loss_mask).tobytes() for row in self._rows]
+        pairs = zip(masks, self.response_lengths, strict=True)
+        return torch.tensor([n if mask is None else n - mask.count(0) for mask, n in pairs])
 
     def _around(self, item_bytes: int, responses: Iterable[Buffer]) -> Iterable[tuple[Buffer, ...]]:
         zeros = memoryview(bytes(item_bytes * max(self.lengths)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -15,14 +16,16 @@ from pipeline.domain.grouping import mean
 class SampleMaskConfig:
     """Each switch masks samples; all are off.
 
-    difficulty: those of a group whose mean score isn't strictly between the bounds. max_len: those that fill the
-    response limit. error_max_len: those with a score under 1 and at least `error_tokens` tokens.
+    difficulty: those of a group whose mean score isn't strictly between the bounds. max_len: those cut off at their
+    limit, and those of at least `max_tokens`, if that is given. error_max_len: those with a score under 1 and at least
+    `error_tokens` tokens.
     """
 
     difficulty: bool = False
     difficulty_low: float = 0.0
     difficulty_high: float = 1.0
     max_len: bool = False
+    max_tokens: int | None = None
     error_max_len: bool = False
     error_tokens: int = 9_999_999_999
 
@@ -61,13 +64,15 @@ def sample_mask(
     lengths: Sequence[int],
     scores: Sequence[float],
     groups: Sequence[Hashable],
-    max_tokens: int,
     config: SampleMaskConfig,
+    truncated: Sequence[bool] | None = None,
 ) -> SampleMask:
-    """The masks that are on, together. lengths: response tokens; max_tokens: the response limit."""
+    """The masks that are on, together. lengths: response tokens; truncated: which were cut off, if any."""
     everything = [True] * len(lengths)
+    limit = math.inf if config.max_tokens is None else config.max_tokens
+    cut = truncated or [False] * len(lengths)
     masks = {
-        "max_len": [n < max_tokens for n in lengths] if config.max_len else everything,
+        "max_len": [n < limit and not c for n, c in zip(lengths, cut, strict=True)] if config.max_len else everything,
         "difficulty": difficulty_mask(scores, groups, config.difficulty_low, config.difficulty_high)
         if config.difficulty
         else everything,

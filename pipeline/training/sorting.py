@@ -16,8 +16,8 @@ from torch import Tensor
 
 from pipeline.prompts.sorting import ARROW, END, PAD, VOCABULARY, answer, prompts, tokens
 from pipeline.training.adam import Adam
-from pipeline.training.batches import Batch, Layout
-from pipeline.training.losses import Clip, grpo_loss, token_logprobs
+from pipeline.training.batches import SKIPPED, Batch, Layout
+from pipeline.training.losses import Clip, corrected, objective, token_logprobs
 from pipeline.training.sorting_model import SortingModel, decode
 
 FORMAT = 1
@@ -58,6 +58,7 @@ class SortingLearner:
         torch.set_num_threads(self._options.threads)
         self._model = SortingModel(self._random)
         self._optimizer = Adam(self._model.parameters())
+        self._clip = Clip(self._options.clip_low, self._options.clip_high)
         self._started = False
 
     def load(self, path: Path) -> None:
@@ -89,19 +90,24 @@ class SortingLearner:
         _write(path, self._model.state_dict())
 
     def train(self, batch: Batch) -> Mapping[str, float]:
-        """One step on a padded batch. Raises ValueError for a packed one, FloatingPointError for NaN or inf."""
+        """One step on a padded batch; none where the correction leaves no token. Raises ValueError for a packed one,
+        FloatingPointError for NaN or inf."""
         if batch.layout != "padded":
             raise ValueError("the sorting learner takes padded batches")
         self.warm_start()
+        if batch.settings.correction is not None:
+            batch = self._corrected(batch)
+        if batch.empty:
+            return {SKIPPED: 1.0, **batch.metrics}
         self._model.zero_grad()
-        response_tokens = int(batch.response_mask.sum())
         metrics = dict.fromkeys(("loss", "ratio", "clip_fraction", "kl"), 0.0)
         for part in batch.micro_batches(self._options.micro_batch_tokens):
-            loss, statistics = self._loss(part, response_tokens)
+            loss, statistics = objective(part, self._logprobs(part), clip=self._clip)
             torch.autograd.backward(loss)
             for name, value in {"loss": loss.detach(), **statistics}.items():
                 metrics[name] += float(value)
-        return metrics | {"grad_norm": self._update(), "response_tokens": float(response_tokens)}
+        counts = {"grad_norm": self._update(), "response_tokens": float(batch.mask_tokens)}
+        return {**metrics, **counts, **batch.metrics}
 
     def warm_start(self) -> None:
         """Supervised until `warm_start_accuracy`, once. Raises RuntimeError if that takes too long."""
@@ -118,10 +124,14 @@ class SortingLearner:
             optimizer.step(self._options.warm_start_lr)
         raise RuntimeError(f"no accuracy of {self._options.warm_start_accuracy} in {WARM_START_LIMIT} supervised steps")
 
-    def _loss(self, part: Batch, response_tokens: int) -> tuple[Tensor, dict[str, Tensor]]:
-        logprobs = token_logprobs(self._model(part.input_ids), part.input_ids)
-        clip = Clip(self._options.clip_low, self._options.clip_high)
-        return grpo_loss(logprobs, part, response_tokens=response_tokens, clip=clip)
+    def _logprobs(self, part: Batch) -> Tensor:
+        return token_logprobs(self._model(part.input_ids), part.input_ids)
+
+    @torch.no_grad()
+    def _corrected(self, batch: Batch) -> Batch:
+        """By the policy before this step."""
+        parts = batch.micro_batches(self._options.micro_batch_tokens)
+        return corrected(batch, batch.joined([self._logprobs(part) for part in parts]))
 
     def _update(self) -> float:
         """Clip, step, and return the gradient's norm before clipping."""

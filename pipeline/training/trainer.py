@@ -20,6 +20,7 @@ from pipeline.domain.rules import Rules
 from pipeline.domain.training import Book, Policy
 from pipeline.domain.vocabulary import ReturnReason
 from pipeline.health import Standing
+from pipeline.log.errors import Stop
 from pipeline.log.seat import Entry, Fact, Position, Seat
 from pipeline.training.work import Done, Work
 
@@ -155,7 +156,7 @@ class Trainer:
 
     def _start(self, done: Done, at: int) -> None:
         if done.failure is not None:
-            raise RuntimeError(f"the trainer can't start: {done.failure}")
+            raise Stop(f"the trainer can't start: {done.failure}")
         self._joined = self._book.incarnation + 1
         cause = f"trainer/{self.slot}/{self._joined}"
         published = _written(done.policy)

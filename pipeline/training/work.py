@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.domain import training as book
@@ -12,9 +14,10 @@ from pipeline.sdk import Learner
 from pipeline.store.errors import StoreUnreachable
 from pipeline.store.payloads import PayloadStore
 from pipeline.training.advantages import AdvantageConfig
-from pipeline.training.batches import Row, build
-from pipeline.training.files import RunFiles
+from pipeline.training.batches import SKIPPED, Batch, Row, build
+from pipeline.training.files import FileMissing, RunFiles
 from pipeline.training.pull import Lost, pull
+from pipeline.training.settings import StepSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Work:
     members: MembersCodec
     files: RunFiles
     advantage: AdvantageConfig
+    settings: StepSettings = field(default_factory=StepSettings)
     _stopping: threading.Event = field(default_factory=threading.Event)
 
     def stop(self) -> None:
@@ -52,8 +56,7 @@ class Work:
                 case book.Begin():
                     return self._begin(action)
                 case book.TakeOver():
-                    self.learner.load(self.files.checked(action.checkpoint))
-                    return Done(action, policy=action.published)
+                    return self._take_over(action)
                 case book.Train():
                     return self._train(action, state)
                 case book.Save():
@@ -63,12 +66,26 @@ class Work:
                     return Done(action)
         except Lost as lost:
             return Done(action, lost=lost.groups, detail=str(lost))
+        except FileMissing as missing:
+            return Done(action, failure=str(missing))
         except Exception as error:  # the learner is the user's code: any failure of it ends the run in order
             return Done(action, failure=f"{type(error).__name__}: {error}")
 
     def _begin(self, action: book.Begin) -> Done:
         checkpoint = self._checkpoint(0, 1)
         return Done(action, policy=self._policy(0, 1), checkpoint=checkpoint)
+
+    def _take_over(self, action: book.TakeOver) -> Done:
+        path = self.files.checked(action.checkpoint)
+        try:
+            self.learner.load(path)
+        except Exception as error:
+            raise FileMissing(
+                f"{path} (version {action.checkpoint.version}) is the file that the ledger names, but "
+                f"{type(self.learner).__name__} can't load it: {type(error).__name__}: {error}; run the code that "
+                "wrote it, or start a new run"
+            ) from error
+        return Done(action, policy=action.published)
 
     def _train(self, action: book.Train, state: Book) -> Done:
         pending = state.pending[action.batch]
@@ -79,13 +96,34 @@ class Work:
             layout=self.learner.layout,
             advantage=self.advantage,
             loss_scale=pending.formed.loss_scale,
+            settings=self.settings,
         )
-        metrics = {name: float(value) for name, value in self.learner.train(batch).items()}
+        metrics = {SKIPPED: 1.0, **batch.metrics} if batch.empty else self._learned(batch)
         if action.silent:
             return Done(action, metrics=metrics)
         policy = self._policy(action.version, state.incarnation)
         checkpoint = self._checkpoint(action.version, state.incarnation) if action.checkpoint else None
         return Done(action, policy=policy, checkpoint=checkpoint, metrics=metrics)
+
+    def _learned(self, batch: Batch) -> dict[str, float]:
+        """Have the learner take its step. Raises ValueError where it leaves out what the run asks for, or where a
+        metric is no finite number: its weights are then not to be published."""
+        found: Mapping[str, float] = self.learner.train(batch)
+        metrics = {**batch.metrics, **{name: float(value) for name, value in found.items()}}
+        for name, value in metrics.items():
+            if not math.isfinite(value):
+                raise ValueError(f"the learner's metric {name!r} is {value}; expected a finite number")
+        settings, learner = self.settings, type(self.learner).__name__
+        for section, asked, wanted in (
+            ("correction", settings.correction is not None, "correction_kept"),
+            ("loss", settings.loss_is_set and SKIPPED not in metrics, "clip_fraction"),
+        ):
+            if asked and wanted not in metrics:
+                raise ValueError(
+                    f"the configuration has a section {section}, but {learner} returns no metric {wanted!r}: have its "
+                    "step call pipeline.training.losses.objective, and return what that and the batch have measured"
+                )
+        return metrics
 
     def _pull(self, pending: book.Pending) -> list[Row]:
         """The rows; a Redis that doesn't answer is waited for."""

@@ -3,13 +3,14 @@ those of a run in which nothing happened."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
-from pipeline.log.errors import Aborted, Fenced
+from pipeline.log.errors import Aborted, Fenced, Stop
 from pipeline.training.files import sha256_of
 from tests.e2e.harness import FRONT, Run
 
@@ -128,3 +129,58 @@ def test_a_generator_that_starts_in_mid_run_finds_its_policy_again(make_run: Cal
     run.ended_well(others, second)
     after = run.events(e.ResponseGenerated, Topic.RESPONSES)[before:]
     assert after and min(event.oldest_version for event in after) >= 2
+
+
+def test_a_run_with_correction_loss_and_masks_completes_with_their_metrics_and_a_clean_audit(
+    make_run: Callable[..., Run],
+):
+    """The sampler gives each token -0.5, as the learner does at first; its steps move it away from that."""
+    rule = {"level": "segment", "ratio_low": 0.5, "ratio_high": 1.5, "diff_enabled": True}
+    run = make_run(
+        steps=3,
+        learner={"factory": "tests.e2e.plugins:Table"},
+        correction={"filters": [rule, {"ratio_low": 0.9}], "weight": {"weight_type": "token"}, "catastrophic": 1e-3},
+        loss={"aggregation": "seq-mean-token-mean", "impl": "roll", "clip_high": 1.3},
+        sample_masks={"difficulty_mask": {}, "max_len_mask": True, "max_tokens": 100},
+    )
+    run.ended_well(run.start(*FRONT, "trainer"))
+    run.finish()
+    trained = run.events(e.BatchTrained)
+    assert len(trained) == 3
+    assert {
+        "correction_kept",
+        "correction_kept_0_segment_ratio",
+        "correction_kept_0_segment_diff",
+        "correction_kept_1_token_ratio",
+        "correction_kept_catastrophic",
+        "correction_weight",
+        "correction_ratio_segment",
+        "correction_denominator_corrected_tokens",
+        "loss_divisor_all_rows",
+        "samples_kept_final",
+        "clip_fraction",
+    } <= trained[0].metrics.keys()
+    assert trained[0].metrics["correction_kept"] == trained[0].metrics["samples_kept_final"] == 1.0
+    assert trained[0].metrics["loss_divisor_all_rows"] == 4.0
+    assert all(abs(value) < float("inf") for event in trained for value in event.metrics.values())
+    assert len(set(json.loads(run.weights())["numbers"])) > 1
+
+
+def test_a_trainer_that_cannot_load_its_checkpoint_stops_and_says_what_to_do(make_run: Callable[..., Run]):
+    run = make_run(**STEADY)
+    run.hold("train-3")
+    front, first = run.start(*FRONT), run.start("trainer")
+    run.reached("train-3")
+    first.kill()
+    run.release("train-3")
+    saved = run.folder / run.name / run.until_event(e.CheckpointSaved, 2)[-1].path
+    text = saved.read_text()
+    saved.write_text(text[:-1])
+    second = run.start("trainer")
+    assert second.wait() == Stop.exit_code, second.tail()
+    assert second.said("the trainer can't start") and second.said(str(saved)) and not second.said("Traceback")
+    assert second.said("it was changed or damaged; restore it from a copy")
+    saved.write_text(text)
+    third = run.start("trainer")
+    run.finish()
+    run.ended_well(front, third)

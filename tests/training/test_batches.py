@@ -4,7 +4,7 @@ import random
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -12,32 +12,18 @@ from torch import Tensor
 
 from pipeline.training.advantages import AdvantageConfig, group_advantages
 from pipeline.training.batches import Batch, Layout, Row
-from pipeline.training.losses import grpo_loss, token_logprobs
+from pipeline.training.losses import objective, token_logprobs
+from pipeline.training.sample_masks import SampleMaskConfig
+from pipeline.training.settings import StepSettings
 from pipeline.training.sorting_model import SortingModel
 
 LAYOUTS = get_args(Layout)
 Make = Callable[..., Batch]
 
 
-def ragged(count: int = 12, seed: int = 3) -> list[Row]:
-    """Rows of 1 to 6 + 0 to 9 tokens in groups of four; every third one has an environment's tokens in it."""
-    rng, rows = random.Random(seed), []
-    for index in range(count):
-        prompt, response = rng.randint(1, 6), rng.randint(0, 9)
-        mask = bytes(rng.randint(0, 1) for _ in range(response)) if index % 3 == 0 else None
-        rows.append(
-            Row(
-                prompt_ids=array("i", rng.choices(range(1, 13), k=prompt)),
-                response_ids=array("i", rng.choices(range(1, 13), k=response)),
-                logprobs=array("f", [-rng.random() for _ in range(response)]).tobytes(),
-                loss_mask=mask,
-                reward=rng.random(),
-                group=index // 4,
-                versions=(index, index + 1),
-                weight=1.0 + index // 4,
-            )
-        )
-    return rows
+def masks(**on: Any) -> StepSettings:
+    """Settings with these masks on samples."""
+    return StepSettings(sample_masks=SampleMaskConfig(**on))
 
 
 def per_row(batch: Batch, values: Tensor) -> list[list[float]]:
@@ -73,7 +59,6 @@ def test_types_and_shapes_are_those_of_the_contract(layout: Layout, rows: list[R
         "advantages": (torch.float32, (12,)),
         "group_index": (torch.int64, (12,)),
         "policy_versions": (torch.int64, (12, 2)),
-        "weights": (torch.float32, (12,)),
     }
     assert {name: (getattr(batch, name).dtype, tuple(getattr(batch, name).shape)) for name in expected} == expected
     if layout == "packed":
@@ -106,11 +91,46 @@ def test_wide_and_narrow_ids_mix(layout: Layout, rows: list[Row], make: Make) ->
 
 def test_advantages_are_of_whole_groups_wherever_the_members_stand(rows: list[Row], make: Make) -> None:
     random.Random(1).shuffle(rows)
-    batch = make(rows)
+    batch = make([replace(row, weight=1.0) for row in rows], loss_scale=1.0)
     for group in range(3):
         rewards = [row.reward for row in rows if row.group == group]
         expected = torch.tensor(group_advantages(rewards, AdvantageConfig()))
         assert torch.equal(batch.advantages[batch.group_index == group], expected)
+
+
+def test_the_weight_of_its_group_and_the_scale_of_the_batch_multiply_an_advantage(rows: list[Row], make: Make) -> None:
+    plain = make([replace(row, weight=1.0) for row in rows], loss_scale=1.0)
+    scaled = make(rows, loss_scale=0.25)
+    factors = torch.tensor([row.weight * 0.25 for row in rows])
+    torch.testing.assert_close(scaled.advantages, plain.advantages * factors)
+    assert scaled.metrics["loss_scale"] == 0.25 and "loss_scale" not in plain.metrics
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_masked_sample_leaves_the_loss_and_stays_in_the_baseline(layout: Layout, rows: list[Row], make: Make) -> None:
+    rows = [replace(row, truncated=index % 4 == 1) for index, row in enumerate(rows)]
+    plain, masked = make(rows, layout), make(rows, layout, settings=masks(max_len=True))
+    assert torch.equal(masked.advantages, plain.advantages)
+    for index, (one, other) in enumerate(zip(*(per_row(b, b.response_mask) for b in (plain, masked)), strict=True)):
+        assert other == ([False] * len(one) if index % 4 == 1 else one)
+    assert masked.mask_tokens == int(masked.response_mask.sum()) < plain.mask_tokens == int(plain.response_mask.sum())
+    assert masked.metrics["samples_kept_max_len"] == masked.metrics["samples_kept_final"] == 0.75
+    assert masked.loss_divisor == masked.metrics["loss_divisor_tokens"] == masked.mask_tokens
+    assert not masked.empty and make(rows, layout, settings=masks(difficulty=True, difficulty_low=2.0)).empty
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("budget", [1, 20, 10_000])
+def test_values_by_token_go_into_rows_and_out_of_parts_again(
+    layout: Layout, budget: int, rows: list[Row], make: Make
+) -> None:
+    batch = make(rows, layout)
+    in_rows = batch.in_rows(batch.rollout_logprobs)
+    assert in_rows.shape == (12, max(batch.lengths))
+    assert torch.equal(in_rows, make(rows).rollout_logprobs)
+    assert torch.equal(batch.from_rows(in_rows), batch.rollout_logprobs)
+    parts = [part.rollout_logprobs for part in batch.micro_batches(budget)]
+    assert torch.equal(batch.joined(parts), batch.rollout_logprobs)
 
 
 @pytest.mark.parametrize("field", ["response_ids", "logprobs", "loss_mask"])
@@ -160,11 +180,10 @@ def test_every_layout_and_split_gives_the_same_loss_and_gradient(
 ) -> None:
     model = SortingModel(torch.Generator().manual_seed(0)).double()
     whole = make(rows)
-    tokens = int(whole.response_mask.sum())
-    expected = grpo_loss(padded_logprobs(model, whole), whole, response_tokens=tokens)[0]
+    expected = objective(whole, padded_logprobs(model, whole))[0]
     gradient = torch.autograd.grad(expected, list(model.parameters()))
     parts = make(rows, layout).micro_batches(budget)
-    loss = torch.stack([grpo_loss(logprobs(model, part), part, response_tokens=tokens)[0] for part in parts]).sum()
+    loss = torch.stack([objective(part, logprobs(model, part))[0] for part in parts]).sum()
     assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
     split = torch.autograd.grad(loss, list(model.parameters()))
     torch.testing.assert_close(split, gradient, rtol=1e-9, atol=1e-12)

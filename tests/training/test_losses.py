@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from pipeline.training.batches import Batch, Row
-from pipeline.training.losses import Clip, grpo_loss, token_logprobs
+from pipeline.training.losses import Clip, objective, token_logprobs
 
 
 def naive(logprobs: Tensor, batch: Batch, clip: Clip) -> float:
     total, count = 0.0, 0
     for row, column in batch.response_mask.nonzero().tolist():
         ratio = math.exp(logprobs[row, column] - batch.rollout_logprobs[row, column])
-        gain, weight = float(batch.advantages[row]), float(batch.weights[row])
+        gain = float(batch.advantages[row])
         held = min(max(ratio, clip.low), clip.high)
-        total -= min(ratio * gain, held * gain) * weight * batch.loss_scale
+        total -= min(ratio * gain, held * gain)
         count += 1
     return total / count
 
@@ -28,20 +28,19 @@ def test_the_loss_is_that_of_a_plain_loop(clip: Clip, batch: Batch) -> None:
     logprobs = batch.rollout_logprobs.double() + torch.randn(
         batch.input_ids.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64
     )
-    loss, _ = grpo_loss(logprobs, batch, response_tokens=int(batch.response_mask.sum()), clip=clip)
+    loss, _ = objective(batch, logprobs, clip=clip)
     assert float(loss) == pytest.approx(naive(logprobs, batch, clip), rel=1e-9)
 
 
 def test_on_policy_nothing_is_clipped_and_the_ratio_is_one(batch: Batch) -> None:
-    _, stats = grpo_loss(batch.rollout_logprobs, batch, response_tokens=int(batch.response_mask.sum()))
+    _, stats = objective(batch, batch.rollout_logprobs)
     assert {name: float(value) for name, value in stats.items()} == {"ratio": 1.0, "clip_fraction": 0.0, "kl": 0.0}
 
 
 def test_what_stands_outside_the_mask_never_counts(batch: Batch) -> None:
-    tokens = int(batch.response_mask.sum())
     clean = (batch.rollout_logprobs * 0.9).requires_grad_()
     dirty = clean.detach().where(batch.response_mask, math.nan).requires_grad_()
-    losses = [grpo_loss(logprobs, batch, response_tokens=tokens)[0] for logprobs in (clean, dirty)]
+    losses = [objective(batch, logprobs)[0] for logprobs in (clean, dirty)]
     assert torch.equal(*losses)
     for loss in losses:
         loss.backward()
@@ -51,7 +50,7 @@ def test_what_stands_outside_the_mask_never_counts(batch: Batch) -> None:
 
 def test_a_token_clipped_against_its_gain_has_no_gradient(batch: Batch) -> None:
     logprobs = (batch.rollout_logprobs + 1.0).requires_grad_()
-    grpo_loss(logprobs, batch, response_tokens=1)[0].backward()
+    objective(batch, logprobs)[0].backward()
     assert logprobs.grad is not None
     won = batch.response_mask & (batch.advantages > 0).unsqueeze(1)
     lost = batch.response_mask & (batch.advantages < 0).unsqueeze(1)
@@ -60,7 +59,7 @@ def test_a_token_clipped_against_its_gain_has_no_gradient(batch: Batch) -> None:
 
 def test_a_batch_of_empty_responses_has_loss_zero(rows: list[Row], make: Callable[..., Batch]) -> None:
     batch = make([replace(row, response_ids=b"", logprobs=b"", loss_mask=None) for row in rows])
-    assert float(grpo_loss(batch.rollout_logprobs, batch, response_tokens=0)[0]) == 0.0
+    assert batch.empty and float(objective(batch, batch.rollout_logprobs)[0]) == 0.0
 
 
 def test_token_logprobs_stand_at_the_token_that_they_are_of() -> None:

@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from pipeline.sdk import Learner
-from pipeline.training.batches import Batch, Row
+from pipeline.training.aggregation import AggregationConfig
+from pipeline.training.batches import SKIPPED, Batch, Row
+from pipeline.training.correction import CorrectionConfig, Filter
+from pipeline.training.settings import StepSettings
 from pipeline.training.sorting import SortingLearner
 
 QUICK: dict[str, Any] = {"warm_start_accuracy": 0.0}
@@ -54,11 +57,21 @@ def test_the_warm_start_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
 
 def test_metrics_are_finite_numbers(batch: Batch) -> None:
     metrics = SortingLearner(1, QUICK).train(batch)
-    assert set(metrics) == {"loss", "ratio", "clip_fraction", "kl", "grad_norm", "response_tokens"}
+    own = {"loss", "ratio", "clip_fraction", "kl", "grad_norm", "response_tokens"}
+    assert set(metrics) == own | {"loss_divisor_tokens", "loss_scale"}
     assert all(type(value) is float and abs(value) < float("inf") for value in metrics.values())
 
 
-def test_micro_batches_add_up_to_the_whole_step(batch: Batch, tmp_path: Path) -> None:
+WIDE = Filter("segment", ratio_high=1e9, ratio_low=0.0)
+NARROW = Filter("token", ratio_low=0.12, ratio_high=1.0)
+
+
+@pytest.mark.parametrize("correction", [None, CorrectionConfig((WIDE,), "sequence", weight_upper=2.0)])
+def test_micro_batches_add_up_to_the_whole_step(
+    correction: CorrectionConfig | None, rows: list[Row], make: Any, tmp_path: Path
+) -> None:
+    aggregation = AggregationConfig("seq-mean-token-mean", "roll")
+    batch = make(rows, settings=StepSettings(correction, aggregation if correction else AggregationConfig()))
     for name, tokens in (("whole", 10_000), ("parts", 20)):
         learner = SortingLearner(1, {**QUICK, "micro_batch_tokens": tokens})
         learner.train(batch)
@@ -66,6 +79,28 @@ def test_micro_batches_add_up_to_the_whole_step(batch: Batch, tmp_path: Path) ->
     whole, parts = (torch.load(tmp_path / name, weights_only=True) for name in ("whole", "parts"))
     for name, weights in whole.items():
         torch.testing.assert_close(parts[name], weights, rtol=0, atol=2e-4)
+
+
+def test_a_correction_is_applied_and_measured(rows: list[Row], make: Any) -> None:
+    batch = make(rows, settings=StepSettings(CorrectionConfig((WIDE, NARROW), "token")))
+    metrics = SortingLearner(1, QUICK).train(batch)
+    assert metrics["correction_kept_0_segment_ratio"] == 1.0
+    assert 0.0 < metrics["correction_kept_1_token_ratio"] == metrics["correction_kept"] < 1.0
+    assert metrics["response_tokens"] == metrics["loss_divisor_tokens"] == round(metrics["correction_kept"] * 52)
+    assert metrics["ratio"] == pytest.approx(1.0) and 0.0 <= metrics["correction_weight"] <= 1.2
+    assert all(type(value) is float and abs(value) < float("inf") for value in metrics.values())
+
+
+def test_a_step_that_a_correction_leaves_nothing_of_is_skipped_bit_for_bit(
+    rows: list[Row], make: Any, tmp_path: Path
+) -> None:
+    learner = SortingLearner(1, QUICK)
+    learner.train(make(rows))
+    before = saved(learner, tmp_path / "before")
+    nothing = CorrectionConfig((Filter("sequence", ratio_low=1e30, ratio_high=1e31),))
+    metrics = learner.train(make(rows, settings=StepSettings(nothing)))
+    assert metrics[SKIPPED] == 1.0 and metrics["correction_kept"] == 0.0 and "loss" not in metrics
+    assert_same_bits(saved(learner, tmp_path / "after"), before)
 
 
 def test_files_are_never_overwritten(tmp_path: Path) -> None:

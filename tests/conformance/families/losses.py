@@ -56,9 +56,10 @@ def masks_of_samples(case: Case) -> Mapping[str, Any]:
     """The kind sample_mask of roll_rlvr_filter."""
     source = case["input"]
     scores, lengths = source["scores"], source["response_lengths"]
-    config = SampleMaskConfig(**{SWITCHES[name]: value for name, value in source["config"].items()})
+    switches = {SWITCHES[name]: value for name, value in source["config"].items()}
+    config = SampleMaskConfig(**switches, max_tokens=source["max_response_length"])
     groups = positional_groups(len(scores), source["n_sample"])
-    found = sample_mask(lengths, scores, groups, source["max_response_length"], config)
+    found = sample_mask(lengths, scores, groups, config)
     tokens = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
     metrics = {f"actor/{theirs}_mask_ratio": found.shares[ours] for ours, theirs in SHARES.items()}
     used = {"actor/samples_used": float(found.kept.count(True)), "actor/samples_total": float(len(found.kept))}
