@@ -3,6 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_VERSION := 0.13.9
+VERSION := 0.1.0
 # 3.12 and 3.11 first: for these a redis-server comes as a wheel.
 PYTHONS := python3.12 python3.11 python3.13 python3.14 python3 python
 NEW_ENOUGH := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
@@ -10,7 +11,7 @@ PYTEST_ARGS ?= -n 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format bench up down lock clean
+.PHONY: help venv demo test check format images bench up down lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +30,10 @@ check: venv ## Lint, formatting and types
 format: venv ## Format the code and mend what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+images: ## Build the consumers' container images
+	docker build --target slim --tag tamis:$(VERSION)-slim .
+	docker build --target full --tag tamis:$(VERSION)-full .
 
 bench: venv ## Measure speed on this machine
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -56,9 +61,13 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lock: venv ## Resolve pyproject.toml anew into requirements.lock (UPGRADE=--upgrade for the newest)
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --generate-hashes --no-emit-index-url \
-	  --custom-compile-command "make lock" $(UPGRADE) -o requirements.lock pyproject.toml
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock"
+
+lock: venv ## Resolve pyproject.toml anew into requirements.lock and the images' locks (UPGRADE=--upgrade for the newest)
+	$(COMPILE) --all-extras $(UPGRADE) -o requirements.lock pyproject.toml
+	$(COMPILE) -c requirements.lock -o deploy/images/slim.lock pyproject.toml
+	$(COMPILE) -c requirements.lock --extra train -o deploy/images/full.lock pyproject.toml
 
 clean: ## Remove caches and build output (not .venv, not .tamis)
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.config import (
     DecisionConfig,
@@ -22,7 +23,7 @@ from pipeline.domain.evaluation import plan
 from pipeline.domain.events import RunStarted
 from pipeline.domain.rules import DECISION_VERSIONS, Rules, rules_of
 from pipeline.domain.topology import Output, Topic
-from pipeline.log.admin import check_topics, create_run
+from pipeline.log.admin import check_topics, create_run, list_runs
 from pipeline.log.client import Connection
 from pipeline.log.errors import Stop
 from pipeline.log.facts import FactWriter
@@ -105,6 +106,27 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
     create_run(connection, rules)
     FactWriter(connection, "init").write([Output(Topic.LEDGER, 0, started)])
     return StartedRun(started, config, rules)
+
+
+def started_with(config: DecisionConfig, settings: ProcessSettings) -> StartedRun | None:
+    """The run of that name if it was started with this configuration, None if there is none. A payload budget that
+    isn't configured may be any. ConfigError if the run was started with another configuration."""
+    connection = connection_of(settings, config.run)
+    if config.run not in list_runs(connection):
+        return None
+    run = open_run(connection)
+    budget = config.payload.budget or run.config.payload.budget
+    payload = config.payload.model_copy(update={"budget": budget})
+    wanted, recorded = canonical(config.model_copy(update={"payload": payload})), run.started.config
+    if wanted != recorded:
+        differing = ", ".join(_differing(json.loads(wanted), json.loads(recorded)))
+        message = f"run {config.run} was started with other values of {differing}; name another run, or take those"
+        raise ConfigError.of("other_configuration", message, ("run",))
+    return run
+
+
+def _differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 
 def _check_eval_prompts(source: PromptSource, rules: Rules) -> None:

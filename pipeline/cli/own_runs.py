@@ -35,12 +35,23 @@ def add_to(app: typer.Typer) -> None:
         app.command(rich_help_panel=OWN)(command)
 
 
-def init(config: Config, override: Override = None, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:
+def init(
+    config: Config,
+    override: Override = None,
+    if_missing: Annotated[
+        bool, typer.Option("--if-missing", help="Do nothing if the run is there with this very configuration.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    redis_url: RedisUrl = None,
+) -> None:
     """Create a run: check its configuration, make its topics, and fix its decisions in the log for ever."""
-    from pipeline.runs import init_run, store_of
+    from pipeline.runs import init_run, started_with, store_of
 
     decisions = load(config, override or [])
     settings = settings_for(decisions.run, bootstrap, redis_url)
+    if if_missing and (there := started_with(decisions, settings)):
+        say(f"run {decisions.run} is there, with this configuration, {there.started.config_hash[:12]}")
+        return
     store = store_of(settings, decisions.run, decisions.payload.max_bytes)
     maxmemory = store.check_server().maxmemory
     store.close()

@@ -91,8 +91,8 @@ def docker_kafka(state_dir: Path) -> Container:
     """The official image. One setting from outside drops all of its defaults, so it gets the full set."""
 
     def environment(port: int) -> list[str]:
-        listeners = "INTERNAL://localhost:29092,EXTERNAL://0.0.0.0:9092,CONTROLLER://localhost:29093"
-        advertised = f"INTERNAL://localhost:29092,EXTERNAL://127.0.0.1:{port}"
+        listeners = "INTERNAL://localhost:29092,HOST://0.0.0.0:9092,CONTROLLER://localhost:29093"
+        advertised = f"INTERNAL://localhost:29092,HOST://127.0.0.1:{port}"
         settings = broker_settings(listeners, advertised, "localhost:29093", "/var/lib/kafka/data")
         names = {key: "KAFKA_" + key.replace(".", "_").upper() for key in settings}
         pairs = [f"{names[key]}={value}" for key, value in settings.items()]

@@ -11,7 +11,7 @@ def broker_settings(listeners: str, advertised: str, voter: str, log_dir: str) -
         "node.id": "1",
         "listeners": listeners,
         "advertised.listeners": advertised,
-        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,HOST:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "INTERNAL",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@{voter}",

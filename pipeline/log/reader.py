@@ -24,6 +24,7 @@ LEADERLESS: Final = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
         KafkaError._TIMED_OUT,  # noqa: SLF001
     }
 )

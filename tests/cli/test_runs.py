@@ -42,6 +42,19 @@ def test_a_name_in_use_is_refused(tamis: Tamis, created: Connection) -> None:
     )
 
 
+def test_a_run_that_is_there_is_left_as_it_is_if_asked(
+    tamis: Tamis, write: Callable[..., Path], created: Connection, run_name: str
+) -> None:
+    answer = tamis("init", "run.yaml", "--if-missing")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith(f"run {run_name} is there, with this configuration, ")
+    assert len(list(read_topic(created, Topic.LEDGER))) == 1
+    answer = tamis("init", write(run=run_name, steps=4, seed=8), "--if-missing")
+    assert answer.code == 2
+    assert f"run {run_name} was started with other values of seed, steps; name another run" in answer.err
+    assert tamis("init", write(run=f"{run_name}b"), "--if-missing").out.startswith(f"run {run_name}b is created")
+
+
 def test_a_deleted_name_is_free_again(tamis: Tamis, created: Connection) -> None:
     answer = tamis("delete", created.run, "--yes")
     assert (answer.code, answer.out) == (0, f"deleted 9 topics and 0 payloads of run {created.run}\n")

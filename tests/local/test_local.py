@@ -206,7 +206,7 @@ def test_the_pom_pins_the_version_that_the_code_names():
 def test_the_container_gets_the_settings_of_the_local_broker_as_environment(tmp_path: Path):
     words = docker_kafka(tmp_path).options(19092)
     assert "KAFKA_OFFSETS_RETENTION_MINUTES=2147483647" in words
-    assert "KAFKA_ADVERTISED_LISTENERS=INTERNAL://localhost:29092,EXTERNAL://127.0.0.1:19092" in words
+    assert "KAFKA_ADVERTISED_LISTENERS=INTERNAL://localhost:29092,HOST://127.0.0.1:19092" in words
 
 
 def test_a_redis_that_does_not_answer_is_named_without_its_password(tmp_path: Path) -> None:
