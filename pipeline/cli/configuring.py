@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pipeline.cli.common import STATE, AsJson, caution, print_json, say
+from pipeline.cli.importing import import_config
 from pipeline.config import ProcessSettings, cautions, load, load_settings
 
 Config = Annotated[
@@ -22,7 +23,16 @@ Override = Annotated[
     typer.Option("--set", help="key.path=value over the file's; may be repeated.", metavar="KEY=VALUE"),
 ]
 
-app = typer.Typer(no_args_is_help=True, help="Look at a configuration without starting anything.")
+HELP = """Look at a configuration, or make one, without starting anything.
+
+[bold]From another system:[/bold]  tamis config import --from roll FILE --out run.yaml, then write what it marks \
+TO WRITE.
+
+[bold]Then:[/bold]  tamis config check run.yaml says what is wrong with it and what to write instead, tamis config \
+show run.yaml prints it with every default, and tamis init run.yaml makes a run of it."""
+
+app = typer.Typer(no_args_is_help=True, help=HELP, rich_markup_mode="rich")
+app.command("import")(import_config)
 
 
 @app.command("check")

@@ -24,7 +24,8 @@ def places(config: DecisionConfig) -> Iterator[Problem]:
         for name in named.keys() - config.domains.keys() - {"default"}:
             yield Problem("unknown_domain", (section, name), f"no such domain; {nearest(name, config.domains)}")
     for name, domain in config.domains.items():
-        if not (domain.filters or name in config.filters or "default" in config.filters):
+        switched = config.filter_zero_std_groups is not None
+        if not (domain.filters or name in config.filters or "default" in config.filters or switched):
             message = (
                 "the domain has no filters, and filters.default is not given; add one ({type: no_filter} keeps all)"
             )
@@ -85,6 +86,23 @@ def _filter_partitions(config: DecisionConfig) -> Iterator[Problem]:
         yield Problem("filter_partitions", ("filter_partitions",), message)
 
 
+def _switch(config: DecisionConfig) -> Iterator[Problem]:
+    on = config.filter_zero_std_groups
+    for name in config.domains if on is not None else ():
+        for link in config.own_chain(name):
+            if link.type == "custom" and on:
+                message = (
+                    f"is true, but domain {name} has the custom filter {link.factory}, and it isn't said whether that "
+                    "takes the place of the built-in one: set it to false for yours alone, or leave it out and write "
+                    "zero_std and custom in the chain for both"
+                )
+                yield Problem("custom_and_built_in", ("filter_zero_std_groups",), message)
+            elif link.type in ("zero_std", "finished_zero_std"):
+                how = "adds the same filter again" if on else "says that there is none"
+                message = f"is {str(on).lower()}, which {how}, but domain {name} has {link.type}: leave one of them out"
+                yield Problem("built_in_twice", ("filter_zero_std_groups",), message)
+
+
 def _guards(config: DecisionConfig) -> Iterator[Problem]:
     for name in config.domains:
         guard = config.guard_of(name)
@@ -100,7 +118,7 @@ def _links(config: DecisionConfig, domain: str | None = None) -> Iterator[tuple[
         home = _home(config, name, "filters")
         if home not in seen:
             seen.append(home)
-            yield from (((*home, place), link) for place, link in enumerate(config.chain(name)))
+            yield from (((*home, place), link) for place, link in enumerate(config.own_chain(name)))
 
 
 def _home(config: DecisionConfig, domain: str, section: str) -> Path:
@@ -110,4 +128,4 @@ def _home(config: DecisionConfig, domain: str, section: str) -> Path:
     return (section, domain if domain in getattr(config, section) else "default")
 
 
-FILTER_CHECKS = (_never_accepts, _group_of_one, _filter_partitions, _guards)
+FILTER_CHECKS = (_never_accepts, _group_of_one, _filter_partitions, _switch, _guards)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from pipeline.config.filters import Chain, Filter, Shadows, ZeroStd
+from pipeline.config.filters import Chain, Filter, FinishedZeroStd, NoFilter, Shadows, ZeroStd
 from pipeline.config.guards import Guard, NoGuard
 from pipeline.config.predicates import Predicate
 from pipeline.config.selection import Selection
@@ -98,8 +98,18 @@ def any_guard(domains: Mapping[str, Domain], named: Mapping[str, Guard]) -> bool
     return any(guard is not None and not isinstance(guard, NoGuard) for guard in guards)
 
 
+_CONSTANT, _FINISHED = ZeroStd(type="zero_std"), FinishedZeroStd(type="finished_zero_std")
+
+
+def _default_chains(data: dict[str, Any]) -> dict[Name, Chain]:
+    return {"default": (_CONSTANT,)} if data["filter_zero_std_groups"] is None else {}
+
+
 class DecisionConfig(Section):
-    """Everything that decides a run. Addresses, secrets and concurrency are ProcessSettings."""
+    """Everything that decides a run. Addresses, secrets and concurrency are ProcessSettings.
+
+    `filter_zero_std_groups` is MILES' built-in switch: true adds the filter of constant groups to every chain, over the
+    finished responses with advantages.exclude_truncated; false says that no chain has it."""
 
     run: RunName
     seed: int = Field(0, ge=0, lt=2**63)
@@ -118,7 +128,8 @@ class DecisionConfig(Section):
     batch_size: Count | None = None
     domains: Annotated[dict[Name, Domain], Field(min_length=1)]
     metric: Metric = "reward"
-    filters: dict[Name, Chain] = Field({"default": (ZeroStd(type="zero_std"),)})
+    filter_zero_std_groups: bool | None = None
+    filters: dict[Name, Chain] = Field(default_factory=_default_chains)
     guard: dict[Name, Guard] = Field({})
     shadow_filters: dict[Name, Shadows] = Field({})
     response_filter: Many[Predicate] = ()
@@ -173,8 +184,16 @@ class DecisionConfig(Section):
 
     def chain(self, domain: str) -> tuple[Filter, ...]:
         """The filters of a domain, each with the metric that it uses. KeyError if there are none for it."""
-        own = self.domains[domain].filters or self.filters.get(domain) or self.filters["default"]
-        return tuple(_with_metric(link, self.metric) for link in own)
+        built_in = _FINISHED if self.advantages.exclude_truncated else _CONSTANT
+        switched = (built_in,) if self.filter_zero_std_groups else ()
+        return tuple(_with_metric(link, self.metric) for link in (*switched, *self.own_chain(domain)))
+
+    def own_chain(self, domain: str) -> tuple[Filter, ...]:
+        """The same as it is written, without what the built-in switch adds."""
+        own = self.domains[domain].filters or self.filters.get(domain) or self.filters.get("default")
+        if own is None and self.filter_zero_std_groups is None:
+            raise KeyError(domain)
+        return own or (NoFilter(type="no_filter"),)
 
     def guard_of(self, domain: str) -> Guard | None:
         """The guard of a domain, if it has one."""

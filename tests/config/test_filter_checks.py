@@ -173,3 +173,43 @@ def test_the_domain_can_make_every_filter_and_guard_of_what_is_recorded(config, 
 
 def plugin():
     return {"factory": "json:loads"}
+
+
+CUSTOM = {"type": "custom", "factory": "json:loads"}
+
+
+def kinds(made, domain="math"):
+    return [link.type for link in made.chain(domain)]
+
+
+def test_the_built_in_switch_adds_the_filter_of_constant_groups_to_every_chain(config):
+    domains = {"math": {"quota": 1}, "code": {"quota": 1, "filters": [{"type": "band", "low": 0, "high": 1}]}}
+    made = config(filter_zero_std_groups=True, domains=domains)
+    assert (kinds(made), kinds(made, "code")) == (["zero_std", "no_filter"], ["zero_std", "band"])
+    finished = config(filter_zero_std_groups=True, advantages={"exclude_truncated": True})
+    assert kinds(finished) == ["finished_zero_std", "no_filter"]
+    assert (kinds(config(filter_zero_std_groups=False)), kinds(config())) == (["no_filter"], ["zero_std"])
+    text = canonical(resolve_budget(made, 2**36))
+    assert "filter_zero_std_groups" not in text and canonical(parse_canonical(text)) == text
+
+
+def test_a_custom_filter_together_with_the_built_in_switch_is_refused(config, problems):
+    (problem,) = problems(filter_zero_std_groups=True, **chain(CUSTOM))
+    assert (problem.name, problem.path) == ("custom_and_built_in", ("filter_zero_std_groups",))
+    assert problem.message == (
+        "is true, but domain math has the custom filter json:loads, and it isn't said whether that takes the place of "
+        "the built-in one: set it to false for yours alone, or leave it out and write zero_std and custom in the chain "
+        "for both"
+    )
+    assert kinds(config(filter_zero_std_groups=False, **chain(CUSTOM))) == ["custom"]
+    assert kinds(config(**chain(ZERO_STD, CUSTOM))) == ["zero_std", "custom"]
+
+
+@pytest.mark.parametrize(("on", "said"), [(True, "adds the same filter again"), (False, "says that there is none")])
+def test_the_built_in_switch_and_its_filter_are_not_both_given(problems, on, said):
+    (problem,) = problems(filter_zero_std_groups=on, **chain(ZERO_STD))
+    assert problem.name == "built_in_twice" and said in problem.message and "leave one of them out" in problem.message
+
+
+def test_the_built_in_switch_needs_groups_of_two(problems):
+    assert names(problems(filter_zero_std_groups=True, group_size=1)) == ["group_of_one"]
