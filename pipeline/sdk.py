@@ -60,7 +60,7 @@ class PromptSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
     """One response to sample. `seed` is fixed by group, slot and round, so a slot done again asks the same question;
-    `group_seed` is the same for all members of a group (and in evaluations for all groups of a prompt)."""
+    `group_seed` is the same for all members of a group: that of its prompt, or with `replacement: new_seed` its own."""
 
     response_id: str
     text: str
@@ -124,9 +124,9 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRequest:
-    """An episode to begin. `seed` decides its start: members of a group have the same, each new group has another; in
-    an evaluation it is fixed by the prompt, so that each evaluation plays the same starts. `text`, `token_ids` and
-    `metadata` are the task's."""
+    """An episode to begin. `seed` decides its start: members of a group have the same. It belongs to the prompt, and is
+    another in each pass; with `replacement: new_seed` it is the group's own. Each evaluation plays the same starts.
+    `text`, `token_ids` and `metadata` are the task's."""
 
     response_id: str
     text: str

@@ -20,7 +20,9 @@ from pipeline.config.values import FACTORY
 
 _PAYLOAD = {"payload_budget": "budget", "max_payload_bytes": "max_bytes", "payload_ttl_ms": "ttl_ms"}
 _WRITTEN_ONLY = {"batch_size", "domains", "filter_zero_std_groups", "filters", "guard", "payload", "shadow_filters"}
-_ONLY_IF_SET = ("correction", "environment", "loss", "publication", "sample_masks", "selection")
+_ONLY_IF_SET = (
+    "correction", "environment", "exclude_above_pass_rate", "loss", "publication", "sample_masks", "selection",
+)  # fmt: skip
 """Left out at their defaults, so that records from before them are read as they were."""
 _DECIDES = ("filters", "guard", "shadow_filters")
 _TIMED = ("assembly", "starvation", "environment")

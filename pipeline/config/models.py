@@ -143,6 +143,7 @@ class DecisionConfig(Section):
     replacement: Literal["next_prompt", "same_prompt", "new_seed"] = "next_prompt"
     expired_replacement: Literal["same_prompt", "next_prompt"] = "same_prompt"
     max_attempts: CountOrOff = 0
+    exclude_above_pass_rate: float | None = Field(None, gt=0, le=1)
     max_task_bytes: int = Field(262_144, ge=1, le=1_000_000)
     max_prompt_tokens: Count = 32_768
     too_long: Literal["error", "skip"] = "error"

@@ -96,6 +96,7 @@ class Assembler:
         if event.discard is None or self._takes_failures(group, event):
             group.members.append(member_of(event))
         else:
+            group.lose(event)
             yield self._discard(state, event, event.discard)
         if len(group.members) == group.opened.group_size:
             yield from self._assemble(state, where.n, group, event.at)
@@ -168,10 +169,11 @@ class Assembler:
             return
         members = _in_slot_order(group)
         oldest, newest = version_range(members)
+        setbacks = {} if reason is Reason.UNDECODABLE else group.setbacks(late=reason is Reason.DEADLINE)
         rejected = e.GroupRejected(
-            o.group_id, o.prompt, reason, category_of(reason), None, None, f"drop_{reason}", None,
+            o.group_id, o.prompt, reason, category_of(reason), None, None, f"drop_{reason}", _told(group, setbacks),
             self.members.encode(members), payload_bytes(members), largest_payload(members), oldest, newest, None,
-            self.name, None, None, {}, "", {}, (), at,
+            self.name, None, None, {name: float(many) for name, many in setbacks.items()}, "", {}, (), at,
         )  # fmt: skip
         yield Output(Topic.LEDGER, 0, rejected)
         yield from self._close(state, n, group, at)
@@ -238,6 +240,12 @@ class Assembler:
 
 def _in_slot_order(group: OpenGroup) -> tuple[e.Member, ...]:
     return tuple(sorted(group.members, key=lambda m: m.slot))
+
+
+def _told(group: OpenGroup, setbacks: dict[str, int]) -> str | None:
+    """What kept a group from being whole, in words; the last lost response says more."""
+    text = ", ".join(f"{many} {name}" for name, many in setbacks.items())
+    return f"{text}: {group.last_lost}" if text and group.last_lost else text or None
 
 
 def _absent(slot: int, round: int) -> e.Member:

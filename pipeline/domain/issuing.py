@@ -14,6 +14,9 @@ from pipeline.domain.run_state import Live, Run
 from pipeline.domain.topology import InvariantBroken, Output, Topic
 from pipeline.domain.vocabulary import Purpose, SkippedPrompt
 
+SOLVED = "solved"
+"""How the detail of a skipped prompt begins that is left out because it was solved."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
@@ -55,18 +58,35 @@ class Issuer:
         return state.held_bytes + (state.open_training() + 1) * each <= rules.payload_budget
 
     def draw(self, state: Run, domain: DomainRules, at: int) -> Generator[Output, None, Drawn | None]:
-        """The next prompt; None once a whole pass was drawn in one step. Those too long are skipped, if so configured;
-        else the first of them is returned with its problem."""
+        """The next prompt; None once a whole pass was drawn in one step. Solved ones are skipped, those too long if so
+        configured; else the first of them is returned with its problem."""
         share, size = state.shares[domain.name], self.prompts.size(domain.name)
         while share.drawn_this_step < size:
             drawn = self.at(e.PromptRef("", domain.name, share.drawn % size, share.drawn // size))
             share.drawn += 1
             share.drawn_this_step += 1
+            if (rate := share.solved.get(drawn.ref.id)) is not None:
+                yield Output(Topic.LEDGER, 0, self._solved(drawn.ref, rate, at))
+                continue
             if drawn.problem is None or self.rules.too_long == "error":
                 return drawn
             yield Output(Topic.LEDGER, 0, e.PromptSkipped(drawn.ref, SkippedPrompt.TOO_LONG, drawn.problem, at))
         share.exhausted = True
         return None
+
+    def note_pass_rate(self, state: Run, prompt: e.PromptRef, scores: e.Scores | None) -> None:
+        """Leave a prompt that is solved out of later passes. As many are remembered as there are in a pass."""
+        least, rate = self.rules.exclude_above_pass_rate, scores.reward_mean if scores else None
+        if least is None or rate is None or rate < least:
+            return
+        solved = state.shares[prompt.domain].solved
+        solved[prompt.id] = rate
+        if len(solved) > self.prompts.size(prompt.domain):
+            del solved[next(iter(solved))]
+
+    def _solved(self, prompt: e.PromptRef, rate: float, at: int) -> e.PromptSkipped:
+        detail = f"{SOLVED}: pass rate {rate:g}, exclude_above_pass_rate {self.rules.exclude_above_pass_rate:g}"
+        return e.PromptSkipped(prompt, SkippedPrompt.INVALID, detail, at)
 
     def at(self, place: e.PromptRef) -> Drawn:
         """The prompt at a place of the source."""

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pipeline.domain import events as e
-from pipeline.domain.vocabulary import Purpose
+from pipeline.domain.advice import FILTERED, SILENT, UNGRADED
+from pipeline.domain.vocabulary import DiscardReason, Purpose
 
 _BUCKET_MS = 1000
+MOST_DETAIL = 200
+"""Characters of a response's detail that are kept."""
 
 
 class SlotState(StrEnum):
@@ -31,7 +34,8 @@ class Slot:
 
 @dataclass(slots=True)
 class OpenGroup:
-    """Siblings of one prompt. `deadline` and `due` (the next moment to look at it) are on the group's clock."""
+    """Siblings of one prompt. `deadline` and `due` (the next moment to look at it) are on the group's clock. `lost`
+    counts the responses that were discarded, by what they came to; `last_lost` says why of the last one."""
 
     opened: e.GroupOpened
     opened_run_ms: int
@@ -39,6 +43,8 @@ class OpenGroup:
     due: int
     slots: list[Slot]
     members: list[e.Member]
+    lost: dict[str, int] = field(default_factory=dict)
+    last_lost: str = ""
 
     def waiting(self) -> int:
         """Slots whose answer is still expected."""
@@ -61,6 +67,19 @@ class OpenGroup:
         if copy.payload_key is None or all(m.payload_key != copy.payload_key for m in self.members):
             return copy
         return replace(copy, payload_key=None, payload_bytes=0)
+
+    def lose(self, scored: e.ResponseScored) -> None:
+        """Count a response that failed, that nobody judged, or that the response filter refused."""
+        filtered = scored.discard is DiscardReason.FILTERED
+        what: str = FILTERED if filtered else scored.failure or UNGRADED
+        self.lost[what] = self.lost.get(what, 0) + 1
+        self.last_lost = (scored.detail or what)[:MOST_DETAIL]
+
+    def setbacks(self, late: bool) -> dict[str, int]:
+        """What kept the group from being whole: lost responses by what they came to, and slots that nobody answered in
+        their time, which is over for all when the group is late."""
+        silent = len([s for s in self.slots if s.state is SlotState.SILENT or (late and s.state is SlotState.WAITING)])
+        return self.lost | ({SILENT: silent} if silent else {})
 
     def missing(self) -> int:
         """Responses that the group lacks although nobody is asked for them."""

@@ -14,8 +14,8 @@ from pipeline.domain.selection.weights import Rescale
 from pipeline.domain.vocabulary import StarvationPolicy
 
 DECISION_VERSIONS: dict[str, int] = {
-    "scheduler": 1,
-    "assembler": 1,
+    "scheduler": 2,
+    "assembler": 2,
     "filter": 2,
     "batcher": 1,
     "reaper": 1,
@@ -132,6 +132,7 @@ class Rules:
     empty_stop_steps: int
     tick_ms: int
     selection: SelectionSettings | None = None
+    exclude_above_pass_rate: float | None = None
 
     def domain(self, name: str) -> DomainRules:
         """The rules of a domain; KeyError if the run has no such domain."""
@@ -159,6 +160,7 @@ def rules_of(config: str | Mapping[str, Any]) -> Rules:
         **{name: c[name] for name in _PLAIN},
         domains=tuple(_domain(d) for d in c["domains"]),
         selection=_selection(c["selection"]) if "selection" in c else None,
+        exclude_above_pass_rate=c.get("exclude_above_pass_rate"),
         assembly=AssemblyRules(**{name: c["assembly"][name] for name in _names(AssemblyRules)}),
         evaluation=EvaluationRules(**{name: c["evaluation"][name] for name in _names(EvaluationRules)}),
         starvation=StarvationRules(
@@ -173,7 +175,8 @@ def _names(cls: type[Any]) -> tuple[str, ...]:
 
 
 _SECTIONS = ("domains", "assembly", "evaluation", "starvation", "selection")
-_PLAIN = tuple(n for n in _names(Rules) if n not in _SECTIONS)
+_OPTIONAL = ("exclude_above_pass_rate",)
+_PLAIN = tuple(n for n in _names(Rules) if n not in (*_SECTIONS, *_OPTIONAL))
 
 
 def _domain(d: Mapping[str, Any]) -> DomainRules:

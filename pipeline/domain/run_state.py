@@ -33,7 +33,9 @@ class Live:
 @dataclass(slots=True)
 class Share:
     """One domain's part of the run. `open`, `pool`, `formed` count live training groups by phase; `drawn` counts the
-    prompts drawn from the source, `drawn_this_step` those since the last step. The rest is for starvation."""
+    prompts drawn from the source, `drawn_this_step` those since the last step. `solved`: prompts that are left out of
+    later passes, by id, with the pass rate that says so. The rest is for starvation; `kinds` counts rejections by what
+    they are to be blamed on (advice.py), `last_outage` is the detail of the last one that nobody judged."""
 
     open: int = 0
     pool: int = 0
@@ -41,6 +43,7 @@ class Share:
     drawn: int = 0
     drawn_this_step: int = 0
     exhausted: bool = False
+    solved: dict[str, float] = field(default_factory=dict)
     acceptance: float = 1.0
     rejected_in_a_row: int = 0
     recent: list[bool] = field(default_factory=list)
@@ -49,6 +52,8 @@ class Share:
     invalid: int = 0
     low_information: int = 0
     system: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    last_outage: str = ""
 
     def progressed(self) -> None:
         """Forget what pointed to starvation."""
@@ -56,6 +61,8 @@ class Share:
         self.recent.clear()
         self.idle_ms = 0
         self.accepted = self.invalid = self.low_information = self.system = 0
+        self.kinds.clear()
+        self.last_outage = ""
 
 
 @dataclass(slots=True)

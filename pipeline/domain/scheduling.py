@@ -117,7 +117,11 @@ class Scheduler:
     def _on_accepted(self, state: Run, event: e.GroupAccepted) -> None:
         group = self._leave_open(state, event.group_id)
         share = state.shares[group.prompt.domain]
-        self._note(state, share, group, None, by_filter=True)
+        self.issuer.note_pass_rate(state, group.prompt, event.scores)
+        share.acceptance = updated_acceptance(share.acceptance, True)
+        if self._hungry(state, self.rules.domain(group.prompt.domain)):
+            starvation.note_accepted(share)
+            starvation.note_verdict(share, True, self.rules.starvation)
         group.phase = Phase.POOL
         group.payload_bytes = event.payload_bytes
         state.live[event.group_id] = group
@@ -132,19 +136,21 @@ class Scheduler:
         if group.purpose is Purpose.EVAL:
             evaluation.count_lost(state, self.rules.evaluation.samples)
             return
-        by_filter = event.category is not Category.SYSTEM and event.filter != StageName.ASSEMBLER
-        self._note(state, state.shares[group.prompt.domain], group, event.category, by_filter)
+        self.issuer.note_pass_rate(state, group.prompt, event.scores)
+        self._note_rejected(state, group.prompt.domain, event)
         state.largest_payload = max(state.largest_payload, event.largest_payload)
         yield from self._answer(state, event.group_id, group, self.rules.replacement, event.at)
 
-    def _note(self, state: Run, share: Share, group: Live, category: Category | None, by_filter: bool) -> None:
-        accepted = category is None
+    def _note_rejected(self, state: Run, domain: str, event: e.GroupRejected) -> None:
+        """Only a filter's verdict counts as one; that a group ended counts in any case."""
+        share = state.shares[domain]
+        by_filter = event.category is not Category.SYSTEM and event.filter != StageName.ASSEMBLER
         if by_filter:
-            share.acceptance = updated_acceptance(share.acceptance, accepted)
-        if self._hungry(state, self.rules.domain(group.prompt.domain)):
-            starvation.note_ending(share, category)
+            share.acceptance = updated_acceptance(share.acceptance, False)
+        if self._hungry(state, self.rules.domain(domain)):
+            starvation.note_rejected(share, event)
             if by_filter:
-                starvation.note_verdict(share, accepted, self.rules.starvation)
+                starvation.note_verdict(share, False, self.rules.starvation)
 
     def _hungry(self, state: Run, domain: DomainRules) -> bool:
         """Whether the trainer could be waiting for this domain."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline.domain import events as e
+from pipeline.domain.advice import UNJUDGED, advice, kind_of
 from pipeline.domain.rules import StarvationRules
 from pipeline.domain.run_state import Share
 from pipeline.domain.vocabulary import Category, StarvationCause, StarvationPolicy
@@ -16,18 +17,21 @@ def note_verdict(share: Share, accepted: bool, rules: StarvationRules) -> None:
         del share.recent[: -rules.window]
 
 
-def note_ending(share: Share, category: Category | None) -> None:
-    """Count how groups ended since the domain's last batch; None: accepted."""
-    match category:
-        case None:
-            share.accepted += 1
-            share.idle_ms = 0
-        case Category.INVALID:
-            share.invalid += 1
-        case Category.LOW_INFORMATION:
-            share.low_information += 1
-        case Category.SYSTEM:
-            share.system += 1
+def note_accepted(share: Share) -> None:
+    """Count a group that was accepted since the domain's last batch."""
+    share.accepted += 1
+    share.idle_ms = 0
+
+
+def note_rejected(share: Share, event: e.GroupRejected) -> None:
+    """Count a group that was rejected since the domain's last batch, by category and by what to blame it on."""
+    share.invalid += event.category is Category.INVALID
+    share.low_information += event.category is Category.LOW_INFORMATION
+    share.system += event.category is Category.SYSTEM
+    kind = kind_of(event)
+    share.kinds[kind] = share.kinds.get(kind, 0) + 1
+    if kind == UNJUDGED:
+        share.last_outage = event.detail or ""
 
 
 def cause_of(share: Share, rules: StarvationRules) -> StarvationCause | None:
@@ -47,18 +51,5 @@ def raised(domain: str, share: Share, cause: StarvationCause, policy: Starvation
     """The event, split by category, with what to try."""
     return e.StarvationRaised(
         domain, cause, policy, share.accepted, share.invalid, share.low_information, share.system,
-        _advice(share, cause), at,
+        advice(share, cause), at,
     )  # fmt: skip
-
-
-def _advice(share: Share, cause: StarvationCause) -> str:
-    if cause is StarvationCause.SOURCE_EXHAUSTED:
-        return "the source was passed once in this step without filling a batch: add prompts or relax the filter"
-    worst = max(share.invalid, share.low_information, share.system)
-    if worst == 0:
-        return "no group ended at all: look at generators and scorers (tamis status)"
-    if worst == share.system:
-        return "groups end by deadline or unreadable records: look at generators and scorers, or raise assembly.lease"
-    if worst == share.invalid:
-        return "groups are invalid: look at the verifiers' health and the environment before the filter"
-    return "groups teach nothing: easier or harder prompts, more samples a group, or a lower tolerance"

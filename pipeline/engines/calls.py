@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pipeline.domain.events import PromptIssued, ResponsesRequested
 from pipeline.domain.ids import response_id
 from pipeline.domain.lead import seed_of
+from pipeline.domain.rules import Rules
 from pipeline.domain.vocabulary import Failure, Purpose
 from pipeline.engines.asks import Question, Slot
 from pipeline.engines.door import Refused
 from pipeline.engines.making import Failed, Sampled
+from pipeline.engines.starts import start_seed
 from pipeline.engines.writing import Scribe
 from pipeline.prompts.task import BadTask
 from pipeline.sdk import Engine, Sample, SampleRequest
@@ -23,14 +23,6 @@ from pipeline.sdk import Engine, Sample, SampleRequest
 def request_seed(group_seed: int, slot: int, round: int) -> int:
     """The seed of one response: the run's mix of seed and number, once for the slot and once for the round."""
     return seed_of(seed_of(group_seed, slot), round)
-
-
-def start_seed(event: PromptIssued | ResponsesRequested) -> int:
-    """What decides the start of an episode: the group's seed; in an evaluation the prompt, whichever group it is in."""
-    if event.purpose is Purpose.TRAIN:
-        return event.seed
-    name = f"{event.prompt.domain}/{event.prompt.id}"
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") >> 1
 
 
 @dataclass(slots=True, eq=False)
@@ -49,8 +41,8 @@ class _Call:
 class Calls:
     """The calls that are under way, `concurrency` at most. What they come to goes to the scribe."""
 
-    def __init__(self, engine: Engine, scribe: Scribe, concurrency: int) -> None:
-        self._engine, self._scribe, self._concurrency = engine, scribe, concurrency
+    def __init__(self, rules: Rules, engine: Engine, scribe: Scribe, concurrency: int) -> None:
+        self._rules, self._engine, self._scribe, self._concurrency = rules, engine, scribe, concurrency
         self._calls: set[_Call] = set()
         self._loads = 0
 
@@ -122,7 +114,7 @@ class Calls:
         """One for each slot, whatever the engine does."""
         wanted = len(call.slots)
         try:
-            samples = await self._engine.generate(list(map(_request, call.slots, call.questions)))
+            samples = await self._engine.generate(list(map(self._request, call.slots, call.questions)))
             returned = len(samples)
         except asyncio.CancelledError:
             if call.cancelled or _is_told_to_end():
@@ -135,18 +127,17 @@ class Calls:
         detail = f"the engine returned {returned} samples for {wanted} requests; expected one for each, in order"
         return [Failed(Failure.ENV_FAILED, detail, detail), *[Failed(Failure.ENV_FAILED, detail)] * (wanted - 1)]
 
-
-def _request(slot: Slot, question: Question) -> SampleRequest:
-    event = slot.ask.event
-    return SampleRequest(
-        response_id(event.group_id, slot.slot, slot.round),
-        question.text,
-        question.token_ids,
-        request_seed(event.seed, slot.slot, slot.round),
-        event.purpose is Purpose.EVAL,
-        question.metadata,
-        start_seed(event),
-    )
+    def _request(self, slot: Slot, question: Question) -> SampleRequest:
+        event = slot.ask.event
+        return SampleRequest(
+            response_id(event.group_id, slot.slot, slot.round),
+            question.text,
+            question.token_ids,
+            request_seed(event.seed, slot.slot, slot.round),
+            event.purpose is Purpose.EVAL,
+            question.metadata,
+            start_seed(self._rules, event),
+        )
 
 
 def _is_told_to_end() -> bool:

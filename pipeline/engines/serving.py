@@ -47,7 +47,7 @@ class Generator:
         self._engine, self._folder, self._refresh = engine, folder, refresh
         self._backlog = Backlog()
         self._scribe = Scribe(store, self._backlog, rules.payload_ttl_ms, slot)
-        self._calls = Calls(engine, self._scribe, concurrency or engine.concurrency)
+        self._calls = Calls(rules, engine, self._scribe, concurrency or engine.concurrency)
         self._newest: tuple[Policy, Job] | None = None
         self._loaded: Policy | None = None
         self._unusable: Policy | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from pipeline.domain import events as e
+from pipeline.domain.issuing import SOLVED
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import StageName
 from pipeline.domain.vocabulary import Category, Purpose, Reason
@@ -122,7 +123,8 @@ class GroupCounts:
                 if event.domain:
                     count(self.domain(event.domain).waived, event.reason)
             case e.PromptSkipped():
-                count(self.skipped_prompts, event.reason)
+                solved = event.detail.startswith(SOLVED)
+                count(self.skipped_prompts, SOLVED if solved else event.reason)
             case _:
                 return
 

@@ -198,3 +198,10 @@ def test_an_environment_and_refresh_are_written_only_when_set(whole):
     }  # fmt: skip
     again = parse_canonical(canonical(made))
     assert (again.environment, again.publication) == (made.environment, "refresh")
+
+
+def test_the_pass_rate_that_excludes_is_written_only_when_set(whole):
+    assert "exclude_above_pass_rate" not in json.loads(canonical(whole()))
+    assert rules_of(canonical(whole())).exclude_above_pass_rate is None
+    text = canonical(whole(exclude_above_pass_rate=0.9))
+    assert rules_of(text).exclude_above_pass_rate == parse_canonical(text).exclude_above_pass_rate == 0.9

@@ -158,6 +158,41 @@ def test_a_group_without_rounds_left_keeps_its_members_payloads_to_be_dropped() 
     assert only(outputs, e.GroupClosed) == []
 
 
+def test_of_failed_slots_those_of_the_lowest_round_are_asked_then_the_lowest_slots() -> None:
+    feed = assembling(by(), opened("0@0", 3, redundancy=2))
+    feed(failed("0@0/4.1"), failed("0@0/1.1"))
+    assert wanted(feed(failed("0@0/3.1"))) == [(1, 2)]
+    assert wanted(feed(failed("0@0/1.2"))) == [(3, 2)]
+    assert wanted(feed(failed("0@0/3.2"))) == [(4, 2)]
+    assert wanted(feed(failed("0@0/4.2"))) == [(1, 3)]
+
+
+def test_a_failed_fifth_round_rejects_the_group_and_never_shortens_it() -> None:
+    feed = assembling(by(), opened("0@0", 4))
+    feed(*(scored(f"0@0/{slot}.1") for slot in (0, 1, 2)))
+    outputs = feed(*(failed(f"0@0/3.{round}") for round in range(1, 6)))
+    kinds = [type(o).__name__ for o in outputs if not isinstance(o, e.ResponseDiscarded)]
+    assert kinds == [*["ResponsesRequested"] * 4, "GroupRejected"]
+    assert feed.state.open == {}
+
+
+def test_a_group_that_was_never_whole_says_what_its_responses_came_to() -> None:
+    feed = assembling(by(max_rounds=2), opened("0@0", 2))
+    feed(failed("0@0/0.1", Failure.TIMEOUT), scored("0@0/1.1", None))
+    (group,) = only(feed(filtered("0@0/0.2")), e.GroupRejected)
+    assert group.measurements == {"timeout": 1.0, "ungraded": 1.0, "filtered": 1.0}
+    feed = assembling(by(), opened("0@0", 2), opened("1@0", 1))
+    why = "verifier 'judge' raised ConnectionError: it is down"
+    feed(*(replace(scored(f"1@0/0.{round}", None), detail=why) for round in range(1, 5)))
+    (over,) = only(feed(replace(scored("1@0/0.5", None), detail=why * 9)), e.GroupRejected)
+    assert over.measurements == {"ungraded": 5.0}
+    assert over.detail == f"5 ungraded: {(why * 9)[:200]}"
+    feed(failed("0@0/0.1", Failure.ENV_FAILED), tick(LEASE))
+    (late,) = only(feed(tick(DEADLINE)), e.GroupRejected)
+    assert (late.reason, late.measurements) == (Reason.DEADLINE, {"env_failed": 1.0, "silent": 2.0})
+    assert late.detail == "1 env_failed, 2 silent: env_failed"
+
+
 def test_an_ungraded_response_is_asked_again_and_never_counted_as_zero() -> None:
     feed = assembling(by(), opened("0@0"))
     outputs = feed(scored("0@0/0.1", 1.0), scored("0@0/1.1", 1.0), scored("0@0/2.1", None), scored("0@0/3.1", 0.0))
@@ -252,6 +287,17 @@ def test_training_leases_stand_still_while_an_evaluation_group_is_open_here() ->
     feed(scored("1@0/0.1"))
     assert feed(tick(4 * LEASE - 1)) == []
     assert wanted(feed(tick(4 * LEASE))) == [(0, 1)]
+
+
+def test_training_deadlines_stand_still_while_an_evaluation_group_is_open_here() -> None:
+    feed = assembling(by(max_rounds=100), opened("0@0", 1))
+    for n in range(1, 9):
+        feed(tick(n * 7_000), failed(f"0@0/0.{n}"))
+    feed(asked("1@0"), tick(DEADLINE), tick(DEADLINE + 4_000), scored("1@0/0.1", 1.0))
+    assert wanted(feed(failed("0@0/0.9"))) == [(0, 10)]
+    assert feed(tick(DEADLINE + 7_999)) == []
+    (group, _) = feed(tick(DEADLINE + 8_000))
+    assert (group.reason, group.measurements) == (Reason.DEADLINE, {"aborted": 9.0, "silent": 1.0})
 
 
 def test_run_time_never_goes_back() -> None:

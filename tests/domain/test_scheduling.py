@@ -1,10 +1,12 @@
 """Scheduling: the lead, the answers to ended groups, the budget, time, and the run's end."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pipeline.domain import events as e
+from pipeline.domain.ports import Issuable
 from pipeline.domain.rules import EvaluationRules
 from pipeline.domain.scheduling import Scheduler
 from pipeline.domain.topology import InvariantBroken, Topic
@@ -273,6 +275,78 @@ def test_the_answer_to_a_group_after_the_last_prompt_is_that_there_is_none() -> 
     feed = scheduling(prompts=4)
     feed(started())
     assert waived(feed(rejected("0@0"))) == [("0@0", WaiverReason.SOURCE_EXHAUSTED)]
+
+
+def solved(gid: str, rate: float = 1.0) -> e.GroupRejected:
+    """A rejection of a group of which this share was right."""
+    return replace(rejected(gid), scores=e.Scores(rate, 0.0, 4 * rate, 20.0, None, None))
+
+
+def kept(gid: str) -> e.GroupAccepted:
+    """An acceptance of a group of which half was right."""
+    return replace(accepted(gid), scores=e.Scores(0.5, 0.5, 2.0, 20.0, None, None))
+
+
+class Named(Source):
+    """Prompts that keep their ids from pass to pass."""
+
+    def at(self, domain: str, ordinal: int, epoch: int) -> Issuable:
+        return replace(super().at(domain, ordinal, epoch), id=f"p{ordinal}")
+
+
+def passes(prompts: int, least: float | None) -> Feed:
+    """A batch of 2 and a lead of 2 over few prompts."""
+    r = rules(partitions=1, oversample_max=1.0, async_ratio=0.0, prefetch=0, steps=9, exclude_above_pass_rate=least)
+    return Feed(Scheduler(r, Named(prompts), None))
+
+
+def ordinals(events: list[e.Event]) -> list[int]:
+    return [p.prompt.ordinal for p in only(events, e.PromptIssued)]
+
+
+def test_a_solved_prompt_is_left_out_of_later_passes_and_said_so() -> None:
+    feed = passes(4, 0.75)
+    assert ordinals(feed(started())) == [0, 1]
+    assert ordinals(feed(solved("0@0", 0.75), solved("1@0", 0.5))) == [2, 3]
+    feed(kept("2@0"), kept("3@0"), formed(1, "2@0", "3@0"))
+    later = feed(trained_on(1))
+    assert ordinals(later) == [1, 2]
+    (skipped_one,) = only(later, e.PromptSkipped)
+    assert (skipped_one.prompt.id, skipped_one.prompt.epoch) == ("p0", 1)
+    assert skipped_one.detail == "solved: pass rate 0.75, exclude_above_pass_rate 0.75"
+
+
+def test_an_accepted_group_may_solve_its_prompt_too() -> None:
+    feed = passes(4, 0.25)
+    feed(started(), accepted("0@0"))
+    assert feed.state.shares["maths"].solved == {"p0": 1.5}
+
+
+def test_without_the_setting_no_prompt_is_left_out() -> None:
+    feed = passes(2, None)
+    feed(started(), solved("0@0"), solved("1@0"))
+    assert feed.state.shares["maths"].solved == {}
+
+
+def test_where_all_prompts_are_solved_the_run_ends_and_says_so() -> None:
+    feed = passes(4, 0.9)
+    feed(started(), solved("0@0"), solved("1@0"), kept("2@0"), kept("3@0"), formed(1, "2@0", "3@0"))
+    assert ordinals(feed(trained_on(1))) == [2, 3]
+    outputs = feed(solved("4@0"), solved("5@0"))
+    (raised,) = only(outputs, e.StarvationRaised)
+    assert raised.cause is StarvationCause.SOURCE_EXHAUSTED
+    assert "4 solved ones are left out (exclude_above_pass_rate)" in raised.advice
+    assert only(feed(skipped(2)), e.RunClosing)[0].outcome is Outcome.COMPLETED
+
+
+def test_as_many_solved_prompts_are_remembered_as_a_pass_has() -> None:
+    r = rules(partitions=1, oversample_max=1.0, steps=99, exclude_above_pass_rate=0.9)
+    feed = Feed(Scheduler(r, Source(3), None))  # each pass has ids of its own
+    feed(started())
+    for step in range(1, 9):
+        first, second, *rest = [gid for gid, live in feed.state.live.items() if live.phase == "open"]
+        feed(accepted(first), accepted(second), *map(solved, rest), formed(step, first, second), trained_on(step))
+        assert len(feed.state.shares["maths"].solved) <= 3
 
 
 # ---------------------------------------------------------------------------------------------------------------- time

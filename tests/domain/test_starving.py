@@ -1,14 +1,41 @@
 """Starvation, short batches and the end of a source: scheduler and batcher together."""
 
+import re
 from dataclasses import replace
 
+import pytest
+
 from pipeline.domain import events as e
+from pipeline.domain.advice import advice, kind_of
 from pipeline.domain.batching import Batcher
 from pipeline.domain.rules import StarvationRules
+from pipeline.domain.run_state import Share
 from pipeline.domain.scheduling import Scheduler
-from pipeline.domain.vocabulary import Outcome, ShortReason, StarvationCause, StarvationPolicy
+from pipeline.domain.starvation import note_rejected
+from pipeline.domain.vocabulary import (
+    ConstantClass,
+    Outcome,
+    Reason,
+    ShortReason,
+    StarvationCause,
+    StarvationPolicy,
+)
 
-from .given import Feed, Source, accepted, formed, only, opened_in, rejected, returned, rules, skipped, started, starved
+from .given import (
+    Feed,
+    Source,
+    accepted,
+    formed,
+    only,
+    opened_in,
+    rejected,
+    returned,
+    rules,
+    skipped,
+    started,
+    starved,
+    tick,
+)
 from .given import trained as trained_on
 
 SHORT = StarvationRules(StarvationPolicy.SHORT_BATCH, 2, 0.0, 0, 0)
@@ -75,3 +102,154 @@ def test_what_a_starved_run_raises_ends_it() -> None:
     outputs = feed(*map(rejected, groups))
     assert [r.policy for r in only(outputs, e.StarvationRaised)] == [StarvationPolicy.RAISE]
     assert only(outputs, e.RunClosing)[0].outcome is Outcome.STARVED
+
+
+# ----------------------------------------------------------------------------------------------- each policy and bound
+
+WAIT = replace(SHORT, policy=StarvationPolicy.WAIT)
+RAISE = replace(SHORT, policy=StarvationPolicy.RAISE)
+
+
+def test_who_waits_is_told_again_after_as_many_rejections_and_goes_on() -> None:
+    feed = scheduling(starvation=WAIT)
+    feed(started())
+    told = [len(only(feed(rejected(f"{n}@0")), e.StarvationRaised)) for n in range(6)]
+    assert told == [0, 1, 0, 1, 0, 1]
+    assert feed.state.closing is None
+    assert len([live for live in feed.state.live.values() if live.phase == "open"]) > 0
+
+
+def test_an_accepted_group_ends_a_row_of_rejections() -> None:
+    feed = scheduling(starvation=RAISE)
+    feed(started())
+    assert only(feed(rejected("0@0"), accepted("1@0"), rejected("2@0")), e.StarvationRaised) == []
+    assert len(only(feed(rejected("3@0")), e.StarvationRaised)) == 1
+
+
+def test_rejections_are_not_counted_while_the_trainer_has_a_batch() -> None:
+    feed = scheduling(starvation=RAISE)
+    feed(started(), accepted("0@0"), accepted("1@0"), formed(1, "0@0", "1@0"))
+    assert only(feed(*(rejected(f"{n}@0") for n in range(2, 6))), e.StarvationRaised) == []
+
+
+def test_an_acceptance_is_too_low_only_in_a_whole_window() -> None:
+    feed = scheduling(starvation=StarvationRules(StarvationPolicy.RAISE, 0, 0.5, 4, 0), quotas={"maths": 4})
+    feed(started(), accepted("0@0"))
+    assert only(feed(rejected("1@0"), rejected("2@0")), e.StarvationRaised) == []
+    (raised,) = only(feed(rejected("3@0")), e.StarvationRaised)
+    assert (raised.cause, raised.accepted, raised.low_information) == (StarvationCause.LOW_ACCEPTANCE, 1, 3)
+    assert raised.advice.startswith("1 of the last 4 groups were accepted, under starvation.min_acceptance; ")
+
+
+def test_time_without_progress_is_run_time_with_a_group_open_and_no_evaluation_under_way() -> None:
+    feed = scheduling(starvation=StarvationRules(StarvationPolicy.RAISE, 0, 0.0, 0, 3_000))
+    feed(tick(at=0), tick(at=60_000), started())
+    for at in range(61_000, 63_000, 1000):
+        assert only(feed(tick(at=at)), e.StarvationRaised) == []
+    (raised,) = only(feed(tick(at=63_000)), e.StarvationRaised)
+    assert raised.cause is StarvationCause.NO_PROGRESS
+    assert raised.advice == (
+        "no group was accepted in 3 s of run time (starvation.no_progress); no group was rejected, so this is no lack "
+        "of signal: look at generators and scorers (tamis status)"
+    )
+
+
+def test_a_group_that_ends_by_the_machinery_counts_in_time_alone() -> None:
+    feed = scheduling(starvation=RAISE)
+    feed(started())
+    for n in range(5):
+        assert only(feed(rejected(f"{n}@0", Reason.DEADLINE, filter="assembler")), e.StarvationRaised) == []
+
+
+# -------------------------------------------------------------------------------------------------------- what is said
+
+
+def told(*rejections: e.GroupRejected, cause: StarvationCause = StarvationCause.REJECTIONS_IN_A_ROW) -> str:
+    """The advice after these rejections, without what triggered it."""
+    share = Share()
+    for event in rejections:
+        note_rejected(share, event)
+    return advice(share, cause).partition("; ")[2]
+
+
+def lost(reason: Reason = Reason.RESPONSE_RETRIES_EXHAUSTED, **measured: float) -> e.GroupRejected:
+    """What an assembler rejects."""
+    return replace(rejected("0@0", reason, filter="assembler"), measurements=measured, detail="the judge is down")
+
+
+def constant(kind: ConstantClass) -> e.GroupRejected:
+    return replace(rejected("0@0"), constant_class=kind)
+
+
+def bounded(reason: Reason, measured: float, threshold: float) -> e.GroupRejected:
+    return replace(rejected("0@0", reason), measured=measured, threshold=threshold)
+
+
+def test_an_outage_is_told_as_one_and_never_as_lack_of_signal() -> None:
+    ways = [
+        lost(ungraded=5.0),
+        lost(timeout=1.0, ungraded=3.0, silent=1.0),
+        lost(Reason.DEADLINE, ungraded=4.0, silent=1.0),
+        rejected("0@0", Reason.UNGRADED),
+    ]
+    for way in ways:
+        text = told(way)
+        assert text.startswith(
+            "1 of 1 rejected groups had responses that no verifier judged: an outage, no lack of signal"
+        )
+        assert "easier" not in text and "harder" not in text
+    assert told(ways[0]).endswith("the last that nobody judged: the judge is down")
+    shares = Share()
+    for way in ways:
+        note_rejected(shares, way)
+    assert (shares.invalid, shares.low_information, shares.system) == (3, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (lost(Reason.DEADLINE, silent=4.0), "generators or scorers are away"),
+        (lost(env_failed=5.0, ungraded=1.0), "the generators' log"),
+        (lost(too_long=5.0), "raise payload.max"),
+        (lost(payload_expired=5.0), "raise payload.ttl"),
+        (lost(filtered=3.0, timeout=2.0), "response_filter"),
+        (rejected("0@0", Reason.UNDECODABLE), "dead-letters"),
+        (constant(ConstantClass.ALL_ZERO), "too hard"),
+        (constant(ConstantClass.ALL_MAX), "exclude_above_pass_rate"),
+        (constant(ConstantClass.CONSTANT), "smaller tol"),
+        (rejected("0@0", Reason.MEAN_LOW), "too hard"),
+        (rejected("0@0", Reason.MEAN_HIGH), "too easy"),
+        (bounded(Reason.BAND, 0.1, 0.2), "too hard"),
+        (bounded(Reason.BAND, 0.9, 0.8), "too easy"),
+        (rejected("0@0", Reason.STD), "std_threshold"),
+        (rejected("0@0", Reason.CUSTOM), "custom filter"),
+        (rejected("0@0", Reason.FILTER_ERROR), "on_error"),
+        (rejected("0@0", Reason.NON_FINITE_REWARD), "mend the verifier"),
+        (rejected("0@0", Reason.DROP_FLAG), "environment"),
+        (rejected("0@0", Reason.ABORTED), "the generators' log"),
+        (rejected("0@0", Reason.PROVENANCE), "one_version"),
+        (rejected("0@0", Reason.INSUFFICIENT_FINISHED_RESPONSES), "token limit"),
+    ],
+)  # fmt: skip
+def test_each_cause_has_its_own_advice(event: e.GroupRejected, words: str) -> None:
+    assert words in told(event)
+
+
+def test_every_reason_of_a_rejection_is_a_known_cause() -> None:
+    named = [reason for reason in Reason if reason not in (Reason.ZERO_STD, Reason.BAND)]
+    unknown = [reason for reason in named if kind_of(rejected("0@0", reason)) == "other"]
+    assert unknown == [Reason.FORMAT, Reason.RESPONSE_RETRIES_EXHAUSTED]  # nobody writes the one; the other has counts
+
+
+def test_the_advice_counts_by_cause_the_most_frequent_first() -> None:
+    wrong, right = constant(ConstantClass.ALL_ZERO), constant(ConstantClass.ALL_MAX)
+    parts = told(right, wrong, lost(ungraded=2.0), wrong).split("; ")
+    assert [re.match(r"\d of 4", part) and part[0] for part in parts[:3]] == ["2", "1", "1"]
+    assert "too hard" in parts[0] and "no verifier judged" in parts[1] and "too easy" in parts[2]
+
+
+def test_a_batch_makes_the_counts_begin_anew() -> None:
+    share = Share()
+    note_rejected(share, lost(ungraded=2.0))
+    share.progressed()
+    assert (share.kinds, share.last_outage, share.invalid) == ({}, "", 0)

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
-from pipeline.domain.vocabulary import ExpiryReason, Outcome, ReturnReason, StarvationCause, WaiverReason
+from pipeline.domain.vocabulary import ExpiryReason, Outcome, Reason, ReturnReason, StarvationCause, WaiverReason
 from tests.e2e.harness import ROLES, Run
 
 pytestmark = pytest.mark.e2e
@@ -60,6 +60,21 @@ def test_a_run_whose_groups_teach_nothing_is_starved(make_run: Callable[..., Run
     run.finish(Outcome.STARVED)
     [raised] = run.events(e.StarvationRaised)
     assert (raised.cause, raised.low_information) == (StarvationCause.REJECTIONS_IN_A_ROW, 5)
+
+
+def test_a_run_whose_verifier_is_down_is_starved_by_an_outage(make_run: Callable[..., Run]):
+    broken = {"exact": {"factory": "tests.e2e.plugins:Broken"}}
+    run = make_run(verifiers=broken, starvation={"no_progress": "5s"})
+    run.ended_well(run.start(*ROLES))
+    run.finish(Outcome.STARVED)
+    [raised] = run.events(e.StarvationRaised)
+    assert (raised.cause, raised.accepted, raised.low_information) == (StarvationCause.NO_PROGRESS, 0, 0)
+    assert raised.invalid > 0
+    assert "an outage, no lack of signal" in raised.advice and "the judge is down" in raised.advice
+    assert "easier" not in raised.advice
+    rejected = run.events(e.GroupRejected)
+    assert {event.reason for event in rejected} == {Reason.RESPONSE_RETRIES_EXHAUSTED}
+    assert all(event.measurements["ungraded"] >= 5 for event in rejected)
 
 
 def test_a_run_whose_learner_fails_is_failed_and_returns_its_batches(make_run: Callable[..., Run]):
