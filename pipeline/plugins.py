@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from typing_extensions import get_protocol_members
@@ -85,12 +85,17 @@ def group_filters(rules: Rules) -> Callable[[FilterRule], Any]:
     def made(rule: FilterRule) -> Any:
         factory = rule.args["factory"]
         judge = build(factory, rules.seed, rule.args["options"], what)
-        if not callable(judge):
-            raise _error("not_callable", f"{factory} makes {shown(judge)}; expected something to call", what)
-        _takes(judge, 1, f"what {factory} makes can't be called with (members)", what)
+        callable_with(judge, ("members",), factory, what)
         return judge
 
     return made
+
+
+def callable_with(made: Any, parameters: Sequence[str], factory: str, what: str) -> None:
+    """Raise ConfigError unless what a factory made can be called with these."""
+    if not callable(made):
+        raise _error("not_callable", f"{factory} makes {shown(made)}; expected something to call", what)
+    _takes(made, len(parameters), f"what {factory} makes can't be called with ({', '.join(parameters)})", what)
 
 
 def build(factory: str, seed: int, options: Mapping[str, Any], what: str, port: Any = None) -> Any:

@@ -194,21 +194,37 @@ class ScoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A verifier's answer. `value` None means that it could not judge; it never means wrong."""
+    """A verifier's answer. `value` None means that it could not judge; it never means wrong.
+
+    outcome: `ok`, or in a word why there is no value; `misconfigured` ends the run, whatever the verifier's
+    `on_failure`. detail: the same in a sentence. answer: what the verifier took for the response's answer; it is
+    recorded where the response's text is.
+    """
 
     value: float | None
     outcome: str = "ok"
     components: Mapping[str, float] = field(default_factory=dict)
+    answer: str | None = None
+    detail: str | None = None
+
+
+class Misconfigured(Exception):
+    """Raised by a verifier that can't judge any such response: a wrong setting, a target that nothing could equal, more
+    than its context holds. It ends the run with its text as the reason, whatever the verifier's `on_failure`."""
 
 
 class Verifier(Protocol):
-    """Judges responses; a call may take a batch. An exception or a wrong type leaves the responses ungraded."""
+    """Judges responses; a call may take a batch. An exception or a wrong type leaves the responses ungraded.
+
+    A verifier that can't have more calls under way has a `max_concurrency`; one that holds processes or connections has
+    a `close()`, which is called when its scorer ends.
+    """
 
     batch: int
     concurrency: int
 
-    async def score(self, requests: Sequence[ScoreRequest]) -> Sequence[Score]:
-        """One Score for each request, in order."""
+    async def score(self, requests: Sequence[ScoreRequest]) -> Sequence[Score | float | None]:
+        """One answer for each request, in order: a Score, or just its value."""
         ...
 
 

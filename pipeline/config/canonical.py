@@ -39,6 +39,9 @@ def canonical(config: DecisionConfig) -> str:
     tree["domains"] = [_domain(config, name, quota) for name, quota in config.quotas().items()]
     if config.selection is not None:
         tree["selection"]["window"] = config.window()
+    for predicate in tree["response_filter"]:
+        if predicate.get("on_error") == "reject":  # its default
+            del predicate["on_error"]
     tree |= {recorded: getattr(config.payload, name) for recorded, name in _PAYLOAD.items()}
     return _json(tree)
 

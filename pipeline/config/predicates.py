@@ -45,9 +45,11 @@ class MaxRepetition(Section):
 
 
 class CustomPredicate(Plugin):
-    """Rejects what a callable of the user's own says."""
+    """Rejects what a callable of the user's own says. `on_error`: what an exception in it decides: have the response
+    replaced, keep it, or end the run."""
 
     type: Literal["custom"]
+    on_error: Literal["reject", "keep", "raise"] = "reject"
 
 
 Predicate = Annotated[

@@ -37,6 +37,14 @@ Rejects = Callable[[Judged], str | None]
 """Why a response is rejected; None: it isn't."""
 
 
+class Raised(Exception):
+    """A custom predicate raised, or answered what is no answer. `ends_run`: whether its `on_error` says so."""
+
+    def __init__(self, why: str, ends_run: bool) -> None:
+        super().__init__(why)
+        self.ends_run = ends_run
+
+
 class ResponseFilter:
     """All predicates of a run; the first that rejects counts. `needs_tokens`: whether one looks at token ids."""
 
@@ -48,7 +56,7 @@ class ResponseFilter:
         return bool(self._predicates)
 
     def rejection(self, judged: Judged) -> str | None:
-        """Why it is rejected, if it is. What a custom predicate raises goes through."""
+        """Why it is rejected, if it is. Raises Raised."""
         return next((reason for rejects in self._predicates if (reason := rejects(judged))), None)
 
 
@@ -71,9 +79,23 @@ def _rejects(predicate: Predicate, seed: int, place: int) -> Rejects:
             return lambda r: f"max_tokens: {r.tokens} > {most}" if r.tokens > most else None
         case MaxRepetition(ngram=ngram, share=share):
             return lambda r: _over(repeated_share(r.token_ids, ngram), share)
-        case CustomPredicate(factory=factory, options=options):
-            custom = plugins.build(factory, seed, options, f"response_filter.{place}.factory")
-            return lambda r: f"custom: {factory}" if custom(r) else None
+        case CustomPredicate(factory=factory, options=options, on_error=on_error):
+            what = f"response_filter.{place}.factory"
+            custom = plugins.build(factory, seed, options, what)
+            plugins.callable_with(custom, ("judged",), factory, what)
+            return lambda r: _custom(r, custom, factory, on_error)
+
+
+def _custom(judged: Judged, custom: Callable[[Judged], Any], factory: str, on_error: str) -> str | None:
+    try:
+        rejected = custom(judged)
+        if not isinstance(rejected, bool):
+            raise TypeError(f"{factory} answered {type(rejected).__name__}; expected a bool: true rejects")
+    except Exception as error:
+        if on_error == "keep":
+            return None
+        raise Raised(f"{type(error).__name__}: {error}", on_error == "raise") from error
+    return f"custom: {factory}" if rejected else None
 
 
 def _over(found: float, share: float) -> str | None:

@@ -20,7 +20,7 @@ from pipeline import plugins
 from pipeline.config.models import DecisionConfig
 from pipeline.domain import events as e
 from pipeline.domain.topology import Output, StageName, Topic
-from pipeline.domain.vocabulary import DiscardReason, Purpose
+from pipeline.domain.vocabulary import DiscardReason, Failure, Purpose
 from pipeline.log.backoff import Backoff
 from pipeline.log.work import Answer, Job, Publish
 from pipeline.sdk import ScoreRequest
@@ -28,8 +28,9 @@ from pipeline.store.errors import StoreUnreachable
 from pipeline.store.payloads import PayloadStore
 from pipeline.verifiers import verdict as v
 from pipeline.verifiers.admission import Case, Settled, admit, response_of
-from pipeline.verifiers.judge import Given, Judge, Outcome
-from pipeline.verifiers.response_filter import Judged, ResponseFilter
+from pipeline.verifiers.judge import Given, Judge
+from pipeline.verifiers.response_filter import Judged, Raised, ResponseFilter
+from pipeline.verifiers.returned import Outcome
 
 ADMIT: Final = 1_024
 """Payloads admitted in one exchange."""
@@ -56,6 +57,7 @@ class Scorer:
         self._waiting: deque[Job] = deque()
         self._news = asyncio.Event()
         self._finished: list[Answer] = []
+        self._ended_run = False
         self.waiting_for_redis = False
 
     async def run(self, publish: Publish) -> None:
@@ -87,8 +89,9 @@ class Scorer:
         self._news.set()
 
     def drop(self) -> None:
-        """Forget all responses."""
+        """Forget all responses, and that one of them ended the run: that may not have been written."""
         self._waiting.clear()
+        self._ended_run = False
         for judge in self.judges.values():
             judge.clear()
 
@@ -123,6 +126,8 @@ class Scorer:
                 self._finish(case, v.ungraded(f"the task names verifier {missing[0]!r}, which isn't configured", True))
             elif not case.opinions:
                 self._finish(case, _of_environment(case.event))
+            elif not case.text:
+                self._finish(case, v.failed(Failure.EMPTY, "the response has no text"))
             else:
                 for place, binding in enumerate(case.rubric.verifiers):
                     request = ScoreRequest(case.id, case.text, binding.target, case.rubric.metadata)
@@ -160,8 +165,8 @@ class Scorer:
         )  # fmt: skip
         try:
             reason = self._filter.rejection(judged)
-        except Exception as error:
-            return v.ungraded(f"the response filter raised {type(error).__name__}: {error}")
+        except Raised as error:
+            return v.ungraded(f"the response filter raised {error}", error.ends_run)
         return verdict._replace(discard=DiscardReason.FILTERED, detail=reason) if reason else verdict
 
     def _answer(self, job: Job, verdict: v.Verdict, case: Case | None = None) -> Answer:
@@ -169,9 +174,12 @@ class Scorer:
         with_text = self._record_text == "all" or (self._record_text == "eval" and event.purpose is Purpose.EVAL)
         text = case.text if case and with_text else None
         attempts = 1 if case and case.opinions else 0
+        if text is not None and verdict.detail is None:
+            verdict = verdict._replace(detail=verdict.answers)
         scored = v.scored(event, verdict, attempts, case.grading_ms if case else 0, text, at)
         outputs = [(0, Output(Topic.ROLLOUTS, job.home.partition, scored))]
-        if verdict.ends_run:
+        if verdict.ends_run and not self._ended_run:
+            self._ended_run = True
             ended = e.StageFailed(self.name, event.group_id, verdict.ends_run, at)
             outputs.append((1, Output(Topic.LEDGER, 0, ended)))
         return Answer(job, tuple(outputs), True)

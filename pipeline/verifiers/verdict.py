@@ -8,7 +8,11 @@ from typing import NamedTuple
 from pipeline.domain import events as e
 from pipeline.domain.vocabulary import DiscardReason, Failure, Grading
 from pipeline.sdk import Score
-from pipeline.verifiers.judge import Blank, OnFailure, Outcome, weighted_sum
+from pipeline.verifiers.judge import OnFailure, weighted_sum
+from pipeline.verifiers.returned import MISCONFIGURED, Blank, Outcome
+
+MOST_ANSWER = 2_000
+"""Characters of an answer that are recorded."""
 
 
 class Opinion(NamedTuple):
@@ -21,7 +25,7 @@ class Opinion(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """`ends_run`: why the run ends, if a verifier's failure says so."""
+    """`ends_run`: why the run ends, if a verifier's failure says so. `answers`: what was read from the response."""
 
     reward: float | None
     components: dict[str, float]
@@ -30,6 +34,7 @@ class Verdict(NamedTuple):
     failure: Failure | None = None
     detail: str | None = None
     ends_run: str | None = None
+    answers: str | None = None
 
 
 def failed(failure: Failure, detail: str | None) -> Verdict:
@@ -53,17 +58,24 @@ def zero(detail: str | None) -> Verdict:
 
 
 def verdict_of(opinions: Sequence[Opinion]) -> Verdict:
-    """Σ weight·score. A missing score is decided by its verifier's policy; the strictest of several counts."""
+    """Σ weight·score. A missing score is decided by its verifier's policy; the strictest of several counts, and one
+    that no response could ever get ends the run."""
     components = _components(opinions)
     blanks = [(o, o.outcome) for o in opinions if isinstance(o.outcome, Blank)]
     if blanks:
         detail = "; ".join(blank.detail for _, blank in blanks)
-        policies = {opinion.on_failure for opinion, _ in blanks}
+        policies = {"raise" if blank.outcome == MISCONFIGURED else opinion.on_failure for opinion, blank in blanks}
         if policies != {"zero"}:
             lost = ungraded(detail, "raise" in policies)
             return lost._replace(components=components)
         return Verdict(_sum(opinions), components, Grading.UNGRADED, None, None, detail)
-    return Verdict(_sum(opinions), components, Grading.GRADED, None)
+    return Verdict(_sum(opinions), components, Grading.GRADED, None, answers=_answers(opinions))
+
+
+def _answers(opinions: Sequence[Opinion]) -> str | None:
+    read = [(o.verifier, o.outcome.answer) for o in opinions if isinstance(o.outcome, Score)]
+    told = [f"{verifier}: answer {answer[:MOST_ANSWER]}" for verifier, answer in read if isinstance(answer, str)]
+    return "; ".join(told) or None
 
 
 def _sum(opinions: Sequence[Opinion]) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.sdk import Sample, SampleRequest, Score, ScoreRequest
+from pipeline.sdk import Misconfigured, Sample, SampleRequest, Score, ScoreRequest
 
 
 class Echo:
@@ -42,6 +42,8 @@ class Ready:
         return [self._answer(request.text) for request in requests]
 
     def _answer(self, text: str) -> Any:
+        if text == "misconfigured":
+            raise Misconfigured("there is no judge of that name")
         if "raise" in text:
             raise RuntimeError("the judge is on strike")
         return eval(text, {"Score": Score, "nan": math.nan})
@@ -50,9 +52,9 @@ class Ready:
 def rejects_bad(seed: int, options: Mapping[str, Any]) -> Any:
     """A custom predicate: it rejects texts with `bad` in them, and breaks on `broken`."""
 
-    def predicate(judged: Any) -> bool:
+    def predicate(judged: Any) -> Any:
         if "broken" in judged.text:
             raise ValueError("broken")
-        return "bad" in judged.text
+        return "odd" if judged.text == "odd" else "bad" in judged.text
 
     return predicate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 from array import array
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from pipeline.local import Services
 from pipeline.prompts import task
 from pipeline.store.format import Array, Payload, encode
 from pipeline.store.keys import fresh_key
+from pipeline.verifiers.returned import EXPECTED
 from tests.facts.rig import DEADLINE_S, FINISHED, Rig, a_task, eventually
 
 pytestmark = pytest.mark.contract
@@ -27,9 +27,9 @@ READY = {"factory": "tests.facts.plugins:Ready"}
 
 
 def generated(rig: Rig, slot: int, text: str, n: int = 0, round: int = 1, **rest: Any) -> e.ResponseGenerated:
-    """A response, its payload written. `verifiers`: the task's; `tokens`: its ids."""
+    """A response, its payload written. `verifiers`: the task's; `grading`: all that is graded by; `tokens`: its ids."""
     verifiers, tokens = rest.pop("verifiers", ("exact",)), rest.pop("tokens", (1, 2, 3))
-    grading = task.grading_bytes(task.decode(a_task("42", verifiers)))
+    grading = rest.pop("grading", None) or task.grading_bytes(task.decode(a_task("42", verifiers)))
     ids = array("i", tokens)
     logprobs, mask = array("f", [-0.5] * len(ids)), b"\1" * len(ids)
     value, head = encode(
@@ -95,6 +95,11 @@ ANSWERS = [
     "{'teacher_logprobs': [-1.0, -2.0]}",
     "Score({'a': 1})",
     "Score(0.5, 'ok', {'b': 'c'})",
+    "None",
+    "nan",
+    "Score(nan)",
+    "'right'",
+    "Score(None, 'refused', detail='it would not say')",
 ]
 
 
@@ -112,13 +117,75 @@ def test_what_a_verifier_cannot_say_is_decided_by_its_policy(
         assert (s.reward, s.raw_score) == ((0.0, 0.0) if kept else (None, None))
         assert s.discard is (None if kept else DiscardReason.FAILED)
     assert found[2, 1].detail == (
-        "verifier 'judge' returned a dict; expected a pipeline.sdk.Score with a value that is a number or None, "
-        "and components that are numbers by name"
+        "verifier 'judge' returned a dict; expected a pipeline.sdk.Score with a value that is a finite number or None, "
+        "and components that are numbers by name; or just such a value"
     )
     assert "whose value is a dict" in (found[3, 1].detail or "")
     assert "components that are no numbers" in (found[4, 1].detail or "")
+    assert found[5, 1].detail == "verifier 'judge' gave no score"
+    assert all(f"verifier 'judge' returned nan; expected a {EXPECTED}" == found[slot, 1].detail for slot in (6, 7))
+    assert (found[8, 1].detail or "").startswith("verifier 'judge' returned a str; expected")
+    assert found[9, 1].detail == "verifier 'judge': it would not say"
     ended = [event for event in rig.read(Topic.LEDGER) if isinstance(event, e.StageFailed)]
-    assert len(ended) == (4 if policy == "raise" else 0)
+    assert len(ended) == (1 if policy == "raise" else 0)  # once, however many responses it concerns
+
+
+def test_what_no_response_could_ever_get_ends_the_run_whatever_the_policy(
+    services: Services, run_name: str, tmp_path: Path
+):
+    judge = {"factory": "tests.facts.plugins:Ready", "on_failure": "zero"}
+    rig = Rig(services, run_name, tmp_path, verifiers={"judge": judge, "other": judge})
+    second = "Score(None, 'misconfigured', detail='the target is empty')"
+    found = scored(
+        rig, [generated(rig, 0, "misconfigured", verifiers=["judge"]), generated(rig, 1, second, verifiers=["other"])]
+    )
+    assert found[0, 1].detail == "verifier 'judge' can't judge: there is no judge of that name"
+    assert found[1, 1].detail == "verifier 'other': the target is empty"
+    assert all((s.grading, s.reward) == (Grading.UNGRADED, None) for s in found.values())
+    [ended] = rig.read(Topic.LEDGER)[1:]
+    assert isinstance(ended, e.StageFailed) and ended.stage == "scorer"
+    assert ended.detail in {s.detail for s in found.values()}
+
+
+def test_a_response_without_text_has_failed(services: Services, run_name: str, tmp_path: Path):
+    rig = Rig(services, run_name, tmp_path)
+    found = scored(rig, [generated(rig, 0, ""), generated(rig, 1, "42"), generated(rig, 2, " ")])
+    assert (found[0, 1].grading, found[0, 1].failure, found[0, 1].reward) == (Grading.FAILED, Failure.EMPTY, None)
+    assert (found[1, 1].reward, found[2, 1].reward) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("text", ["all", "none"])
+def test_the_answer_that_a_verifier_read_is_recorded_where_the_text_is(
+    services: Services, run_name: str, tmp_path: Path, text: str
+):
+    """Three of five have an answer, in whatever order they are finished: none moves to another's place."""
+    gsm8k = {"factory": "pipeline.verifiers.gsm8k:Gsm8k"}
+    rig = Rig(services, run_name, tmp_path, group_size=5, record_text=text, verifiers={"gsm8k": gsm8k})
+    texts = {4: r"\boxed{42}", 3: "", 0: r"\boxed{42}", 2: r"\boxed{137}", 1: "I don't know."}
+    responses = [generated(rig, slot, given, verifiers=["gsm8k"]) for slot, given in texts.items()]
+    found = scored(rig, [*responses, generated(rig, 3, r"\boxed{137}", round=2, verifiers=["gsm8k"])])
+    rewards = {place: s.reward for place, s in found.items()}
+    assert rewards == {(0, 1): 1.0, (1, 1): 0.0, (2, 1): 0.0, (3, 1): None, (4, 1): 1.0, (3, 2): 0.0}
+    answers = {(0, 1): "42", (2, 1): "137", (3, 2): "137", (4, 1): "42"} if text == "all" else {}
+    told = {place: s.detail for place, s in found.items() if s.detail and s.failure is None}
+    assert told == {place: f"gsm8k: answer {answer}" for place, answer in answers.items()}
+
+
+@pytest.mark.parametrize("on_error", ["reject", "keep", "raise"])
+def test_what_a_broken_predicate_decides_is_its_policy(
+    services: Services, run_name: str, tmp_path: Path, on_error: str
+):
+    predicate = {"type": "custom", "factory": "tests.facts.plugins:rejects_bad", "on_error": on_error}
+    rig = Rig(services, run_name, tmp_path, response_filter=[predicate])
+    found = scored(rig, [generated(rig, slot, text) for slot, text in enumerate(["42", "broken", "odd", "42 bad"])])
+    assert found[0, 1].reward == 1.0 and found[3, 1].discard is DiscardReason.FILTERED
+    kept = on_error == "keep"
+    for slot, why in ((1, "ValueError: broken"), (2, "TypeError: tests.facts.plugins:rejects_bad answered str")):
+        s = found[slot, 1]
+        assert s.discard is (None if kept else DiscardReason.FAILED)
+        assert s.grading is (Grading.GRADED if kept else Grading.UNGRADED)
+        assert kept or (s.detail or "").startswith(f"the response filter raised {why}")
+    assert len(rig.read(Topic.LEDGER)[1:]) == (1 if on_error == "raise" else 0)
 
 
 def test_an_exception_and_a_timeout_leave_responses_ungraded(services: Services, run_name: str, tmp_path: Path):
@@ -138,7 +205,7 @@ def test_an_exception_and_a_timeout_leave_responses_ungraded(services: Services,
     assert first.detail == "verifier 'judge' raised RuntimeError: the judge is on strike"
     assert second.detail == "verifier 'slow' took over 0.2 s"
     assert second.grading_attempts == 1 and second.grading_ms >= 200
-    health = served.work.judges["slow"].health
+    health = served.work.judges["slow"].health.total
     assert (health.calls, health.responses, health.failures, health.timeouts) == (1, 1, 1, 1)
 
 
@@ -152,11 +219,11 @@ def test_a_reward_is_the_weighted_sum_and_its_components_are_kept(services: Serv
     text = "Score(0.5, 'ok', {'format': 1, 'judge': 0.25})"
     found = scored(
         rig,
-        [generated(rig, 0, text, verifiers=["judge", "exact"]), generated(rig, 1, "Score(nan)", verifiers=["judge"])],
+        [generated(rig, 0, text, verifiers=["judge", "exact"]), generated(rig, 1, "True", verifiers=["judge"])],
     )
     assert found[0, 1].reward == found[0, 1].raw_score == 0.5
     assert found[0, 1].components == {"judge": 0.5, "format": 1.0, "judge.judge": 0.25, "exact": 0.0}
-    assert math.isnan(found[1, 1].reward or 0.0) and found[1, 1].grading is Grading.GRADED
+    assert (found[1, 1].reward, found[1, 1].grading) == (1.0, Grading.GRADED)  # a plain value will do
 
 
 def test_payloads_that_are_gone_or_damaged_are_failures(services: Services, run_name: str, tmp_path: Path):
