@@ -137,6 +137,15 @@ class EpisodeRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """What the policy said in a turn, as an environment gets it; `length`: it was cut off."""
+
+    token_ids: tuple[int, ...]
+    text: str
+    finish_reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What an environment writes: before the first turn, and after each. The policy reads `token_ids` next and is never
     trained on them; turns with nothing written between them are one segment of the loss mask.
@@ -158,7 +167,7 @@ class Episode(Protocol):
     opening: Observation
     """What the environment writes after the prompt, before the first turn; it may be empty."""
 
-    async def step(self, turn: Sample) -> Observation:
+    async def step(self, turn: Turn) -> Observation:
         """The environment's answer to what the policy sampled."""
         ...
 

@@ -11,6 +11,7 @@ import typer
 from pipeline import local
 from pipeline.cli.common import SEE, STATE, Bootstrap, RedisUrl, err, fail, out, say
 from pipeline.config import load_settings
+from pipeline.demo.tasks import DEFAULT, TASKS, choices
 
 
 def add_to(app: typer.Typer) -> None:
@@ -20,10 +21,16 @@ def add_to(app: typer.Typer) -> None:
 
 
 def demo(
+    task: Annotated[
+        str | None,
+        typer.Option(help=f"What is learned. {'. '.join(choices())}. Default: {DEFAULT}.", metavar="TASK"),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of everything: prompts, policy, sampling. Default: 1.", min=0, metavar="N")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps. Default: 120.", min=1, metavar="N")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Optimizer steps. Default: as the task needs.", min=1, metavar="N")
+    ] = None,
     no_filter: Annotated[bool, typer.Option("--no-filter", help="Train on groups of equal rewards too.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last demo where it was.")] = False,
     json_path: Annotated[
@@ -33,22 +40,25 @@ def demo(
     bootstrap: Bootstrap = None,
     redis_url: RedisUrl = None,
 ) -> None:
-    """Watch a small policy learn to sort: every process on this machine, an audit and a report at the end.
+    """Watch a small policy learn: every process on this machine, an audit and a report at the end.
 
     Ctrl-C stops it in order, and --resume goes on where it was.
 
     Kafka and Redis are started where none is named, and left running: tamis down stops them.
     """
-    from pipeline.demo.recipe import STEPS
     from pipeline.demo.run import Options, run_demo
 
-    if resume and (seed is not None or steps is not None or no_filter):
-        fail("--resume goes on with the run as it was started: leave --seed, --steps and --no-filter out", 2)
+    if resume and (task is not None or seed is not None or steps is not None or no_filter):
+        fail("--resume goes on with the run as it was started: leave --task, --seed, --steps and --no-filter out", 2)
+    name = DEFAULT if task is None else task
+    if name not in TASKS:
+        fail("\n  ".join((f"there is no task {name!r}; expected one of:", *choices())), 2)
     named = load_settings(bootstrap=bootstrap, redis_url=redis_url)
     options = Options(
         state=STATE.absolute(),
+        task=name,
         seed=1 if seed is None else seed,
-        steps=steps or STEPS,
+        steps=steps or TASKS[name].steps,
         filtered=not no_filter,
         resume=resume,
         json_path=json_path,

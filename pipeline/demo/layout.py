@@ -54,7 +54,7 @@ def activity(view: RunView, standing: Standing) -> str:
         ready = len(standing.processes) - len(standing.missing)
         return f"starting: {ready} of {len(standing.processes)} processes are at work"
     if view.phase is Phase.WAITING:
-        return "waiting for the first policy: a second of supervised warm-up"
+        return "waiting for the first policy"
     if view.phase is Phase.EVALUATING:
         running = view.progress.under_way.values()
         return f"evaluating on held-out prompts: {sum(u.ended for u in running)} of {sum(u.groups for u in running)}"

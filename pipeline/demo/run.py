@@ -18,7 +18,7 @@ from pipeline.demo.interrupt import Interrupted, Stopping, supervise
 from pipeline.demo.layout import Standing
 from pipeline.demo.live import Screen
 from pipeline.demo.processes import Processes, Role
-from pipeline.demo.recipe import NOTE, recipe
+from pipeline.demo.recipe import note_of, recipe
 from pipeline.demo.summary import summarise, told
 from pipeline.domain.vocabulary import Outcome
 from pipeline.history.audit import audit_run
@@ -51,6 +51,7 @@ class Options:
     """What the command line says."""
 
     state: Path
+    task: str
     seed: int
     steps: int
     filtered: bool
@@ -155,7 +156,8 @@ class Demo:
 
     def _begin(self, settings: ProcessSettings) -> StartedRun:
         options = self.options
-        run = init_run(recipe(settings.run or "", options.seed, options.steps, options.filtered), settings)
+        config = recipe(settings.run or "", options.seed, options.steps, options.filtered, options.task)
+        run = init_run(config, settings)
         write_json(options.state / "demo.json", {"run": run.rules.run})
         return run
 
@@ -208,7 +210,7 @@ class Demo:
         found, keys_left = audit_run(connection_of(settings), store), store.count_keys()
         report = options.state / "reports" / f"{run.rules.run}.html"
         report.parent.mkdir(parents=True, exist_ok=True)
-        write_report(report, view, found, keys_left, NOTE)
+        write_report(report, view, found, keys_left, note_of(run.config))
         summary = summarise(view, found, keys_left, report)
         if options.json_path is not None:
             write_json(options.json_path, summary)

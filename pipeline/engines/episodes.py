@@ -16,7 +16,7 @@ from pipeline.domain.lead import seed_of
 from pipeline.domain.vocabulary import Failure
 from pipeline.engines.door import Refused
 from pipeline.engines.transcript import Broken, Transcript
-from pipeline.engines.turns import Turn, Turns
+from pipeline.engines.turns import Reply, Turns
 from pipeline.sdk import Engine, Environment, EpisodeRequest, Sample, SampleRequest
 
 T = TypeVar("T")
@@ -72,9 +72,9 @@ class Episodes:
         try:
             observed = played.wrote(_opening(episode))
             while not observed.done and not self._is_over(request, played):
-                turn = await clock.turn(self._turns.ask(_next(request, played)))
-                sampled = played.sampled(turn.sample, turn.version)
-                observed = played.wrote(await clock.step("step", partial(episode.step, sampled)))
+                reply = await clock.turn(self._turns.ask(_next(request, played)))
+                turn = played.sampled(reply.sample, reply.version)
+                observed = played.wrote(await clock.step("step", partial(episode.step, turn)))
             return played.sample("stop" if observed.done else "length")
         finally:
             self._close(episode)
@@ -111,7 +111,7 @@ class _Clock:
             detail = f"the environment's {what} raised {type(error).__name__}: {error}"
             raise Broken(Failure.ENV_FAILED, detail) from error
 
-    async def turn(self, call: Awaitable[Turn]) -> Turn:
+    async def turn(self, call: Awaitable[Reply]) -> Reply:
         """A call of the engine. Raises Refused, or Broken if the episode's time is over."""
         try:
             return await within(call, self._left())

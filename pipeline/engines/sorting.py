@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.prompts.sorting import END, VOCABULARY, text
+from pipeline.prompts.sorting import END, SYMBOLS, VOCABULARY, text
 from pipeline.sdk import FinishReason, Sample, SampleRequest
 from pipeline.training.sorting_model import Decoded, SortingModel, decode
 
@@ -56,11 +56,13 @@ def _signed(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """max_tokens: of a response, its end token included; batch: responses in one call; threads: of torch."""
+    """max_tokens: of a response, its end token included; batch: responses in one call; threads: of torch; symbols: what
+    each token id is as text."""
 
     max_tokens: int = 7
     batch: int = 256
     threads: int = 1
+    symbols: str = SYMBOLS
 
 
 class SortingEngine:
@@ -98,7 +100,8 @@ class SortingEngine:
     def _alike(self, model: SortingModel, requests: Sequence[SampleRequest]) -> list[Sample]:
         noise = gumbel([request.seed for request in requests], self._options.max_tokens)
         noise[torch.tensor([request.greedy for request in requests])] = 0.0
-        return _samples(decode(model, torch.tensor([request.token_ids for request in requests]), noise))
+        decoded = decode(model, torch.tensor([request.token_ids for request in requests]), noise)
+        return _samples(decoded, self._options.symbols)
 
 
 def _read(path: Path) -> SortingModel:
@@ -107,12 +110,12 @@ def _read(path: Path) -> SortingModel:
     return model.requires_grad_(False)
 
 
-def _samples(decoded: Decoded) -> list[Sample]:
+def _samples(decoded: Decoded, symbols: str) -> list[Sample]:
     token_ids, logprobs = decoded.token_ids.tolist(), decoded.logprobs.tolist()
     entropies = (decoded.entropy.sum(1) / decoded.lengths).tolist()
     samples = []
     for ids, logs, entropy, length in zip(token_ids, logprobs, entropies, decoded.lengths.tolist(), strict=True):
         response = array("i", ids[:length])
         reason: FinishReason = "stop" if response[-1] == END else "length"
-        samples.append(Sample(response, array("f", logs[:length]), text(response), reason, entropy=entropy))
+        samples.append(Sample(response, array("f", logs[:length]), text(response, symbols), reason, entropy=entropy))
     return samples

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.domain.vocabulary import Failure
 from pipeline.engines.door import Admitted, Refused, admit, number, token_array
-from pipeline.sdk import FinishReason, Observation, Sample
+from pipeline.sdk import FinishReason, Observation, Sample, Turn
 from pipeline.store.format import Array, Span
 
 
@@ -36,21 +36,21 @@ class Transcript:
         """All of it."""
         return "".join(self.texts)
 
-    def sampled(self, turn: Any, version: int) -> Sample:
+    def sampled(self, sample: Any, version: int) -> Turn:
         """Take a turn of the policy of this version; returns it. Raises Refused if it can't be right."""
-        admitted = admit(turn, version)
+        admitted = admit(sample, version)
+        ids = _ints(admitted.response_ids)
         self._span(admitted)
-        self.token_ids += _ints(admitted.response_ids)
+        self.token_ids += ids
         self._mask += admitted.loss_mask.data
         if admitted.logprobs is None:
             self._logprobs = None
         elif self._logprobs is not None:
             self._logprobs.frombytes(admitted.logprobs.data)
-        self.texts.append(turn.text)
-        self._entropies.append((turn.entropy, admitted.tokens))
+        self.texts.append(sample.text)
+        self._entropies.append((sample.entropy, admitted.tokens))
         self.turns += 1
-        sample: Sample = turn
-        return sample
+        return Turn(tuple(ids), sample.text, sample.finish_reason)
 
     def wrote(self, observation: Any) -> Observation:
         """Take what the environment wrote; returns it. Raises Broken if it can't be right."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pipeline.sdk import Engine, SampleRequest
 
 
-class Turn(NamedTuple):
+class Reply(NamedTuple):
     """What the engine returned for a turn, and the policy version it was sampled with."""
 
     sample: Any
@@ -27,14 +27,14 @@ class Turns:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._version = -1
-        self._waiting: deque[tuple[SampleRequest, asyncio.Future[Turn]]] = deque()
+        self._waiting: deque[tuple[SampleRequest, asyncio.Future[Reply]]] = deque()
         self._calls: set[asyncio.Task[None]] = set()
         self._loading = False
         self._called = False
 
-    async def ask(self, request: SampleRequest) -> Turn:
+    async def ask(self, request: SampleRequest) -> Reply:
         """Sample a turn. Raises what the engine raises, RuntimeError if it returned another number of samples."""
-        answer: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
         self._soon()
         return await answer
@@ -71,7 +71,7 @@ class Turns:
         self._calls.discard(call)
         self._soon()
 
-    async def _call(self, batch: Sequence[tuple[SampleRequest, asyncio.Future[Turn]]]) -> None:
+    async def _call(self, batch: Sequence[tuple[SampleRequest, asyncio.Future[Reply]]]) -> None:
         version, answers = self._version, [answer for _, answer in batch]
         try:
             samples = await self._engine.generate([request for request, _ in batch])
@@ -88,4 +88,4 @@ class Turns:
             return
         for answer, sample in zip(answers, samples, strict=True):
             if not answer.done():
-                answer.set_result(Turn(sample, version))
+                answer.set_result(Reply(sample, version))

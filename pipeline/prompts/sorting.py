@@ -22,6 +22,8 @@ PAD, END, ARROW = 0, 1, 12
 """Token ids; the digit d is `DIGIT + d`."""
 DIGIT = 2
 VOCABULARY = 13
+SYMBOLS = "_$0123456789>"
+"""What each token id is as text."""
 HELD_OUT = 8
 """One answer in so many is held out."""
 
@@ -42,9 +44,8 @@ def tokens(digits: str) -> tuple[int, ...]:
     return tuple(DIGIT + int(digit) for digit in digits)
 
 
-def text(token_ids: Sequence[int]) -> str:
-    """The symbols up to the end token; padding is `_`."""
-    symbols = "_$0123456789>"
+def text(token_ids: Sequence[int], symbols: str = SYMBOLS) -> str:
+    """The symbols up to the end token, `$`; padding is `_`."""
     return "".join(symbols[token] for token in token_ids).partition("$")[0]
 
 

@@ -188,12 +188,13 @@ def test_ctrl_c_stops_the_demo_in_order_and_resume_makes_it_one_run(demo: Demo, 
     assert demo.ledger() == ledger
 
 
-@pytest.mark.parametrize("words", [("--seed", "2"), ("--steps", "2"), ("--no-filter",)])
+@pytest.mark.parametrize("words", [("--task", "walk"), ("--seed", "2"), ("--steps", "2"), ("--no-filter",)])
 def test_resume_takes_no_other_decisions(demo: Demo, words: tuple[str, ...]) -> None:
     code, said = demo.run("--resume", *words)
     assert (code, said) == (
-        2, "error: --resume goes on with the run as it was started: leave --seed, --steps and --no-filter out\n"
-    )  # fmt: skip
+        2,
+        "error: --resume goes on with the run as it was started: leave --task, --seed, --steps and --no-filter out\n",
+    )
 
 
 def test_there_must_be_a_demo_to_resume(demo: Demo) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.prompts.walk import MOVES, SYMBOLS
 from pipeline.sdk import Sample, SampleRequest, Score, ScoreRequest, Task, VerifierBinding
 
 PAUSE_S = 0.01
@@ -99,6 +100,25 @@ class Dice:
             logprobs = _troubled(plan, logprobs)
         right = plan not in ("constant", "slow_constant") and slot % 2 == 0
         return Sample(ids, logprobs, RIGHT if right else "wrong")
+
+
+class Stroller:
+    """An engine for the walk that steps anywhere: where to is decided by the turn's seed. It has no options."""
+
+    batch, concurrency = 32, 1
+
+    def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
+        pass
+
+    async def load_policy(self, path: Path, version: int) -> None:
+        """There is nothing to load."""
+
+    async def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Sample]:
+        await asyncio.sleep(PAUSE_S)
+        return [self._step(MOVES[request.seed % len(MOVES)]) for request in requests]
+
+    def _step(self, move: int) -> Sample:
+        return Sample((move,), array("f", [-1.5]), SYMBOLS[move], "length")
 
 
 def _place(request: SampleRequest) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import pytest
 from pipeline.domain.lead import seed_of
 from pipeline.engines.door import admit
 from pipeline.engines.episodes import Episodes, Limits
-from pipeline.sdk import EpisodeRequest, Observation, Sample, SampleRequest
+from pipeline.sdk import EpisodeRequest, Observation, Sample, SampleRequest, Turn
 from pipeline.store import format as payload
 
 LIMITS = Limits(max_turns=8, max_tokens=1000, step_timeout_s=30.0, episode_timeout_s=60.0)
@@ -52,14 +52,14 @@ class Play:
     def __init__(self, *script: Any, opening: Any = None) -> None:
         self.script, self.opening = script, opening or Observation()
         self.asked: list[EpisodeRequest] = []
-        self.seen: list[Sample] = []
+        self.seen: list[Turn] = []
         self.closed = 0
 
     async def start(self, request: EpisodeRequest) -> Play:
         self.asked.append(request)
         return self
 
-    async def step(self, turn: Sample) -> Observation:
+    async def step(self, turn: Turn) -> Observation:
         self.seen.append(turn)
         answer = self.script[(len(self.seen) - 1) % len(self.script)]
         if isinstance(answer, BaseException):
@@ -108,7 +108,8 @@ def test_turns_and_what_the_environment_writes_are_one_response_with_segments():
     assert found.logprobs is not None and list(memoryview(found.logprobs.data).cast("f")) == logprobs
     assert sample.entropy == 2.0
     assert not (sample.drop_flag or sample.env_failed or sample.env_timeout)
-    assert [turn.text for turn in environment.seen] == ["t1|", "t2|", "t3|"] and environment.closed == 1
+    assert environment.seen[:2] == [Turn((1, 1), "t1|", "stop"), Turn((2, 2), "t2|", "stop")]
+    assert environment.closed == 1
     asked = [call[0] for call in engine.calls]
     assert [request.token_ids for request in asked[:2]] == [(7, 8, 40), (7, 8, 40, 1, 1, 50, 51, 52)]
     assert asked[1].text == "start>you: t1|ok " and asked[1].metadata == {"level": 3}
@@ -223,7 +224,7 @@ def test_an_episode_that_never_began_stands_as_the_last_token_of_its_prompt():
 
 def test_a_deaf_environment_holds_nobody_up():
     class Deaf(Play):
-        async def step(self, turn: Sample) -> Observation:
+        async def step(self, turn: Turn) -> Observation:
             while True:
                 try:
                     await asyncio.sleep(0.2)

@@ -10,6 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from pipeline.engines.door import admit
+from pipeline.engines.transcript import Transcript
+from pipeline.sdk import Observation, Sample
+from pipeline.store.format import Array, Payload, decode, encode
 from pipeline.training.advantages import AdvantageConfig, group_advantages
 from pipeline.training.batches import Batch, Layout, Row
 from pipeline.training.losses import objective, token_logprobs
@@ -187,3 +191,29 @@ def test_every_layout_and_split_gives_the_same_loss_and_gradient(
     assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
     split = torch.autograd.grad(loss, list(model.parameters()))
     torch.testing.assert_close(split, gradient, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_response_mask_of_an_episode_is_its_segments(layout: Layout, make: Make) -> None:
+    """As the payload stores it: the environment opens, then two turns of the policy with its words after each."""
+    played = Transcript()
+    played.wrote(Observation((40,)))
+    for turn, version in ((1, 3), (2, 4)):
+        played.sampled(Sample((turn,) * 2, array("f", [-0.5, -0.25]), ""), version)
+        played.wrote(Observation((50 + turn,)))
+    found = admit(played.sample("stop"), 0)
+    assert found.logprobs is not None
+    value, _ = encode(
+        Payload(b"{}", "", Array("int32", array("i", (7, 8))), found.response_ids, found.logprobs, found.loss_mask,
+                found.spans)
+    )  # fmt: skip
+    stored = decode(value)
+    assert stored.logprobs is not None
+    row = Row(
+        stored.prompt_ids.data, stored.response_ids.data, stored.logprobs.data, stored.loss_mask.data, 1.0, 0, (3, 4)
+    )  # fmt: skip
+    batch = make([row], layout=layout)
+    assert batch.input_ids.flatten().tolist() == [7, 8, 40, 1, 1, 51, 2, 2, 52]
+    assert batch.response_mask.flatten().int().tolist() == [0, 0, 0, 1, 1, 0, 1, 1, 0]
+    assert batch.rollout_logprobs.flatten().tolist() == [0, 0, 0, -0.5, -0.25, 0, -0.5, -0.25, 0]
+    assert stored.version_spans == ((0, 3, 3), (3, 7, 4))
