@@ -1,8 +1,12 @@
-"""`python -m benchmarks`: the workload of docs/performance.md, beside the raw Redis yardstick in the same run."""
+"""`python -m benchmarks`: the workload of docs/performance.md, beside the raw Redis yardstick in the same run, then the
+train-infer correction beside a masked mean. `--sizes` without a size measures the correction alone.
+"""
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,11 +25,19 @@ SIZES = {"4k": 4096, "64k": 65536}
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--sizes", nargs="*", choices=SIZES, default=list(SIZES))
     parser.add_argument("--groups", type=int, default=4096, help="groups to sample at 4 KB; a quarter of it at 64 KB")
     parser.add_argument("--repeat", type=int, default=3)
     given = parser.parse_args()
     console = Console()
+    if given.sizes:
+        _measure_all(console, given)
+    console.print("\nTrain-infer correction, on one thread:", highlight=False)
+    # a process of its own: it tells its peak of memory
+    subprocess.run([sys.executable, "-m", "benchmarks.correction"], check=True)
+
+
+def _measure_all(console: Console, given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="tamis-bench-") as folder:
         state = Path(folder)
         services = local.ensure(state, redis_maxmemory=4 << 30, say=lambda text: console.print(text, style="dim"))

@@ -50,6 +50,10 @@ class ViewCollector(Collector):
         for name, (meaning, value) in values.items():
             if value is not None:
                 yield GaugeMetricFamily(name, meaning, value)
+        learner = GaugeMetricFamily("tamis_learner", "What the learner measured in the last step.", labels=["metric"])
+        for name, measured in (last.metrics if last else {}).items():
+            learner.add_metric([name], measured)
+        yield learner
 
     def _counters(self) -> Iterator[Metric]:
         groups = self._view.groups

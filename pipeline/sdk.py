@@ -260,5 +260,6 @@ class Learner(Protocol):
         ...
 
     def train(self, batch: Any) -> Mapping[str, float]:
-        """One optimizer step on a `pipeline.training.batches.Batch`; returns finite metrics."""
+        """One optimizer step on a `pipeline.training.batches.Batch`; returns finite metrics. Where the run has
+        `correction` or `loss`, it is by `pipeline.training.losses.objective` (docs/training.md)."""
         ...

@@ -109,7 +109,8 @@ class Work:
         """Have the learner take its step. Raises ValueError where it leaves out what the run asks for, or where a
         metric is no finite number: its weights are then not to be published."""
         found: Mapping[str, float] = self.learner.train(batch)
-        metrics = {**batch.metrics, **{name: float(value) for name, value in found.items()}}
+        metrics = {name: float(value) for name, value in found.items()}
+        metrics |= {name: value for name, value in batch.metrics.items() if name not in metrics}
         for name, value in metrics.items():
             if not math.isfinite(value):
                 raise ValueError(f"the learner's metric {name!r} is {value}; expected a finite number")

@@ -25,6 +25,7 @@ GAUGES = {
     "tamis_redis_used_bytes",
     "tamis_payload_keys",
     "tamis_finished",
+    "tamis_learner",
 }
 COUNTERS = {
     "tamis_groups_opened",
@@ -78,6 +79,13 @@ def test_values_are_those_of_the_view(view: RunView, scraped: CollectorRegistry)
     assert (value("tamis_reward"), value("tamis_staleness")) == (batch.sampled_reward, batch.staleness_mean)
     assert (value("tamis_redis_used_bytes"), value("tamis_payload_keys")) == (5_000_000, 0)
     assert value("tamis_finished") == 1
+
+
+def test_what_the_learner_measured_is_there_by_name(view: RunView, scraped: CollectorRegistry) -> None:
+    last = view.progress.batches.last
+    assert last is not None and last.metrics
+    samples = next(metric.samples for metric in scraped.collect() if metric.name == "tamis_learner")
+    assert {sample.labels["metric"]: sample.value for sample in samples} == last.metrics
 
 
 def test_classes_of_a_reason_are_counted_together(view: RunView, scraped: CollectorRegistry) -> None:

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pipeline.training.correction import Correction, CorrectionConfig, Filter, correct
 from pipeline.training.ratios import LEVELS, Level, Ratios
@@ -211,13 +212,50 @@ def test_an_unbounded_weight_may_be_infinite_and_its_mean_is_not() -> None:
     assert all(map(math.isfinite, found.metrics.values()))
 
 
-def test_half_precision_is_computed_in_float32() -> None:
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_computed_in_float32(level: Level, dtype: torch.dtype) -> None:
     train, sampler, mask = drawn(1)
-    halves = train.bfloat16(), sampler.bfloat16()
-    assert same(
-        correct(*halves, mask, everything("segment")),
-        correct(*(t.float() for t in halves), mask, everything("segment")),
-    )
+    halves = train.to(dtype), sampler.to(dtype)
+    found = correct(*halves, mask, everything(level))
+    assert found.weights.dtype == torch.float32
+    assert same(found, correct(*(t.float() for t in halves), mask, everything(level)))
+
+
+class Counted(TorchDispatchMode):
+    """Counts the operations on tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.operations += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_loop_over_rows_or_segments(level: Level) -> None:
+    """As many operations for 2 rows as for 3,000, for 1 segment a row as for 20."""
+    counts = set()
+    for rows, width, turn in ((2, 4, 4), (3000, 4, 4), (2, 80, 4), (300, 80, 4)):
+        train, sampler, _ = drawn(1, rows, width)
+        mask = (torch.arange(width) % turn < turn - 1).expand(rows, width)
+        with Counted() as counted:
+            correct(train, sampler, mask, everything(level))
+        counts.add(counted.operations)
+    assert len(counts) == 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_only_new_tensors_are_written(level: Level) -> None:
+    tensors = drawn(2)
+    before = [t.clone() for t in tensors]
+    found = correct(*tensors, everything(level))
+    off = correct(None, None, tensors[2], None)
+    assert all(map(torch.equal, tensors, before))
+    mine = {t.data_ptr() for t in (found.mask, found.weights, off.mask, off.weights)}
+    assert len(mine) == 4 and not mine & {t.data_ptr() for t in tensors}
 
 
 @pytest.mark.parametrize("options", [{"filters": (Filter("word"),)}, {"weight_level": "word"}, {"denominator": "half"}])  # type: ignore[arg-type]

@@ -122,6 +122,20 @@ def test_what_stands_outside_the_mask_changes_no_bit_of_loss_gradient_and_metric
     assert metrics == others and all(map(torch.equal, clean, other))
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_an_accelerator_finds_the_same(layout: Layout, rows: list[Row]) -> None:
+    settings = StepSettings(everything("segment"), AggregationConfig("seq-mean-token-mean", "roll"))
+    outcomes = []
+    for device in ("cpu", "cuda"):
+        batch = built(rows, layout, settings=settings, device=device)
+        old = batch.rollout_logprobs * 1.05
+        loss, _ = objective(batch, old, old)
+        outcomes.append((float(loss), corrected(batch, old).metrics))
+    assert outcomes[1][0] == pytest.approx(outcomes[0][0]) and outcomes[1][1] == pytest.approx(outcomes[0][1])
+
+
 def test_a_correction_without_the_trainers_log_probabilities_is_an_error(rows: list[Row]) -> None:
     batch = built(rows, settings=StepSettings(CorrectionConfig()))
     with pytest.raises(ValueError, match="pass old_logprobs"):
