@@ -2,7 +2,8 @@
 
 import sys
 
-from pipeline.domain.batching import Batcher
+from pipeline import plugins
+from pipeline.domain.window_batching import batcher
 from pipeline.log.hooks import Hooks
 from pipeline.log.loop import Loop
 from pipeline.process import Process, run_consumer
@@ -10,7 +11,8 @@ from pipeline.process import Process, run_consumer
 
 def serve(process: Process) -> int:
     """Form batches until told to stop."""
-    loop = Loop(process.connection, Batcher(process.rules), process.rules, Hooks(heartbeat=process.heartbeat))
+    stage = batcher(process.rules, process.members, plugins.selectors(process.rules))
+    loop = Loop(process.connection, stage, process.rules, Hooks(heartbeat=process.heartbeat))
     return loop.run(process.stopping, process.until_finished)
 
 

@@ -14,6 +14,7 @@ from pipeline import sdk
 from pipeline.config.errors import ConfigError, nearest, shown
 from pipeline.config.models import DecisionConfig, Environment
 from pipeline.domain.rules import FilterRule, Rules
+from pipeline.domain.selection.custom import Selectors
 from pipeline.sdk import Engine, Learner, PromptSource, Verifier
 
 
@@ -80,12 +81,21 @@ def learner(config: DecisionConfig) -> Learner:
 
 def group_filters(rules: Rules) -> Callable[[FilterRule], Any]:
     """Builds the callables of the custom group filters that a run names."""
-    what = "filters.custom.factory"
+    return _callables(rules.seed, "filters.custom.factory", "members")
+
+
+def selectors(rules: Rules) -> Selectors:
+    """Builds the callable of the selection that a run names."""
+    return _callables(rules.seed, "selection.factory", "window")
+
+
+def _callables(seed: int, what: str, argument: str) -> Callable[[FilterRule], Any]:
+    """Builds what rules name, and makes sure that it can be called with one argument."""
 
     def made(rule: FilterRule) -> Any:
         factory = rule.args["factory"]
-        judge = build(factory, rules.seed, rule.args["options"], what)
-        callable_with(judge, ("members",), factory, what)
+        judge = build(factory, seed, rule.args["options"], what)
+        callable_with(judge, (argument,), factory, what)
         return judge
 
     return made

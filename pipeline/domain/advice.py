@@ -57,6 +57,9 @@ _OF: Final = {
 }  # fmt: skip
 
 
+_OF_SELECTION: Final = (StarvationCause.EMPTY_SELECTIONS, StarvationCause.REWARD_VARIANCE_COLLAPSE)
+
+
 def kind_of(event: e.GroupRejected) -> str:
     """What a rejection is to be blamed on, a key of the advice. A group that ended before it was whole is blamed on
     what most of its responses came to."""
@@ -70,7 +73,8 @@ def kind_of(event: e.GroupRejected) -> str:
 
 def advice(share: Share, cause: StarvationCause) -> str:
     """Why the domain is said to starve, then for each kind of ending how many groups and what to try."""
-    return "; ".join([_trigger(share, cause), *_endings(share)])
+    endings = [] if cause in _OF_SELECTION and not share.kinds else _endings(share)
+    return "; ".join([_trigger(share, cause), *endings])
 
 
 def _endings(share: Share) -> list[str]:
@@ -96,5 +100,10 @@ def _trigger(share: Share, cause: StarvationCause) -> str:
         case StarvationCause.SOURCE_EXHAUSTED:
             solved = f"; {len(share.solved)} solved ones are left out (exclude_above_pass_rate)" if share.solved else ""
             return f"all prompts of a pass were drawn in this step and the batch is not full: add prompts{solved}"
-        case _:
-            return f"{cause}"
+        case StarvationCause.EMPTY_SELECTIONS:
+            return "window after window kept no group: a lower selection.value or selection.eps, or another metric"
+        case StarvationCause.REWARD_VARIANCE_COLLAPSE:
+            return (
+                "rewards within a group hardly vary any more: harder prompts, more exploration, or an earlier "
+                "checkpoint; selection.variance_stop: false goes on"
+            )

@@ -48,14 +48,20 @@ class Issuer:
         share, rules = state.shares[domain.name], self.rules
         if state.last_call >= 0 or state.open_training() >= rules.max_open_groups:
             return False
-        steps_left = rules.steps - state.steps_done
-        missing = min(rules.lead(domain), steps_left * domain.quota) - share.pool - share.formed
+        missing = min(rules.lead(domain), self._left(state, domain)) - share.pool - share.formed
         if share.open >= open_target(missing, share.acceptance, rules.oversample_max):
             return False
-        if share.pool + share.open < domain.quota:
+        if share.pool + share.open < rules.ready(domain):
             return True
         each = expected_payload(state.largest_payload, rules.max_payload_bytes) * (rules.group_size + rules.redundancy)
         return state.held_bytes + (state.open_training() + 1) * each <= rules.payload_budget
+
+    def _left(self, state: Run, domain: DomainRules) -> int:
+        """Groups that the steps left may need, those formed included. With refill a batch once formed needs no more."""
+        steps, share = self.rules.steps - state.steps_done, state.shares[domain.name]
+        if self.rules.selection is None or not self.rules.selection.refill:
+            return steps * self.rules.ready(domain)
+        return (steps - state.untrained()) * self.rules.ready(domain) + share.formed
 
     def draw(self, state: Run, domain: DomainRules, at: int) -> Generator[Output, None, Drawn | None]:
         """The next prompt; None once a whole pass was drawn in one step. Solved ones are skipped, those too long if so

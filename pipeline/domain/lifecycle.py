@@ -40,13 +40,15 @@ class BatchLife:
 
 @dataclass(slots=True)
 class Ledger:
-    """The fold. `ahead` counts, by domain, groups that are open or accepted and not yet trained on."""
+    """The fold. `ahead` counts, by domain, groups that are open or accepted and not yet trained on. `spent` are those
+    deselected since the last step, which without refill count too."""
 
     rules: Rules
     members: MembersCodec
     groups: dict[str, Life] = field(default_factory=dict)
     batches: dict[int, BatchLife] = field(default_factory=dict)
     ahead: dict[str, int] = field(default_factory=dict)
+    spent: list[str] = field(default_factory=list)
     version: int | None = None
     finished: list[e.RunFinished] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
@@ -60,18 +62,24 @@ class Ledger:
                 self._on_accepted(event)
             case e.GroupRejected(reason=Reason.UNDECODABLE) if self._has_ended(event.group_id):
                 return  # the unreadable record was a copy: its group had ended already
-            case e.GroupRejected() | e.GroupDeselected() | e.GroupExpired() | e.GroupEvaluated():
+            case e.GroupDeselected():
+                self._on_deselected(event)
+            case e.GroupRejected() | e.GroupExpired() | e.GroupEvaluated():
                 self._end(event.group_id, type(event).__name__)
             case e.ReplacementWaived():
                 self._answer(event.group_id, "ReplacementWaived")
             case e.BatchFormed():
                 self._on_formed(event)
             case e.BatchTrained():
+                self._forget_spent()
                 self._on_trained(event)
+            case e.BatchSkipped():
+                self._forget_spent()
             case e.CheckpointSaved():
                 for batch in event.batches:
                     self._on_saved(batch)
             case e.BatchReturned():
+                self._forget_spent()
                 self._on_returned(event)
             case e.RunFinished():
                 self.finished.append(event)
@@ -136,6 +144,24 @@ class Ledger:
         life.ending = ending
         self._uncount(life)
 
+    def _on_deselected(self, event: e.GroupDeselected) -> None:
+        life = self._life(event.group_id, "GroupDeselected")
+        if life is not None and (not life.accepted or life.batch is not None):
+            self._broken(f"I1 group {event.group_id} is deselected, but it doesn't stand in a window")
+        selection = self.rules.selection
+        if selection is None:
+            self._broken(f"I1 group {event.group_id} is deselected in a run without a selection")
+        elif not selection.refill and life is not None and life.ending is None:
+            life.ending = "GroupDeselected"
+            self.spent.append(event.group_id)
+            return
+        self._end(event.group_id, "GroupDeselected")
+
+    def _forget_spent(self) -> None:
+        for gid in self.spent:
+            self._uncount(self.groups[gid])
+        self.spent.clear()
+
     def _uncount(self, life: Life) -> None:
         if life.counted and life.opened.purpose is Purpose.TRAIN:
             self.ahead[life.opened.prompt.domain] = self.ahead.get(life.opened.prompt.domain, 0) - 1
@@ -161,9 +187,11 @@ class Ledger:
 
     def _on_formed(self, event: e.BatchFormed) -> None:
         self.batches[event.batch] = BatchLife(tuple(g.group_id for g in event.groups))
-        wanted = sum([d.quota for d in self.rules.domains])
-        if len(event.groups) != wanted and event.short is None:
+        wanted, most = sum([d.quota for d in self.rules.domains]), self._most_groups()
+        if len(event.groups) > most or (len(event.groups) < wanted and event.short is None):
             self._broken(f"I5 batch {event.batch} has {len(event.groups)} groups of {wanted} and doesn't say why")
+        if event.candidates < len(event.groups):
+            self._broken(f"I5 batch {event.batch} has {len(event.groups)} groups of {event.candidates} candidates")
         for group in event.groups:
             life = self._life(group.group_id, f"batch {event.batch}")
             if life is None:
@@ -176,6 +204,11 @@ class Ledger:
             staleness = event.follows_version - group.oldest_version
             if staleness > self.rules.max_staleness:
                 self._broken(f"I5 group {group.group_id} is {staleness} versions old in batch {event.batch}")
+
+    def _most_groups(self) -> int:
+        """Groups in the largest batch: the quotas' sum, or a window where that is one step."""
+        selection, wanted = self.rules.selection, sum([d.quota for d in self.rules.domains])
+        return wanted if selection is None or selection.refill else selection.window
 
     def _on_trained(self, event: e.BatchTrained) -> None:
         batch = self._batch(event.batch, "BatchTrained")

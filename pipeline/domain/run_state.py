@@ -10,12 +10,14 @@ from pipeline.domain.vocabulary import Outcome, Purpose
 
 
 class Phase(StrEnum):
-    """Where a live group stands. `trained`: its batch has no checkpoint yet."""
+    """Where a live group stands. `trained`: its batch has no checkpoint yet. `spent`: deselected without refill; it
+    has ended, and counts for the lead until the next step."""
 
     OPEN = "open"
     POOL = "pool"
     FORMED = "formed"
     TRAINED = "trained"
+    SPENT = "spent"
 
 
 @dataclass(slots=True)
@@ -32,10 +34,11 @@ class Live:
 
 @dataclass(slots=True)
 class Share:
-    """One domain's part of the run. `open`, `pool`, `formed` count live training groups by phase; `drawn` counts the
-    prompts drawn from the source, `drawn_this_step` those since the last step. `solved`: prompts that are left out of
-    later passes, by id, with the pass rate that says so. The rest is for starvation; `kinds` counts rejections by what
-    they are to be blamed on (advice.py), `last_outage` is the detail of the last one that nobody judged."""
+    """One domain's part of the run. `open`, `pool`, `formed` (spent ones too) count live training groups by phase;
+    `drawn` counts the prompts drawn from the source, `drawn_this_step` those since the last step. `solved`: prompts
+    left out of later passes, by id, with the pass rate that says so. The rest is for starvation; `kinds` counts
+    rejections by what they are to be blamed on (advice.py), `last_outage` is the detail of the last one that nobody
+    judged."""
 
     open: int = 0
     pool: int = 0

@@ -41,6 +41,7 @@ class Scheduler:
         self.rules = rules
         self.issuer = Issuer(rules, prompts)
         self.eval_issuer = Issuer(rules, eval_prompts or prompts)
+        self.spends = rules.selection is not None and not rules.selection.refill
         self.eval_places = evaluation.plan(rules, eval_prompts, eval_domains)
 
     def initial(self, partition: int) -> Run:
@@ -74,6 +75,8 @@ class Scheduler:
                 self._on_accepted(state, event)
             case e.GroupRejected():
                 yield from self._on_rejected(state, event)
+            case e.GroupDeselected() if self.spends and state.closing is None:
+                yield from self._on_spent(state, event)
             case e.GroupExpired() | e.GroupDeselected():
                 yield from self._on_ended_unused(state, event)
             case e.GroupEvaluated():
@@ -91,6 +94,8 @@ class Scheduler:
                 self._on_saved(state, event)
             case e.BatchReturned():
                 self._on_returned(state, event)
+            case e.StarvationRaised(policy=StarvationPolicy.RAISE):
+                yield from self._close(state, Outcome.STARVED, f"domain {event.domain}: {event.cause}", event.at)
             case e.TrainerStarted(incarnation=1):
                 yield from self._publish(state, e.PolicyPublished(event.version, event.path, event.sha256, event.at))
             case e.StopRequested():
@@ -154,7 +159,7 @@ class Scheduler:
 
     def _hungry(self, state: Run, domain: DomainRules) -> bool:
         """Whether the trainer could be waiting for this domain."""
-        return state.untrained() == 0 and state.shares[domain.name].pool < domain.quota
+        return state.untrained() == 0 and state.shares[domain.name].pool < self.rules.ready(domain)
 
     def _on_ended_unused(self, state: Run, event: e.GroupExpired | e.GroupDeselected) -> Iterator[Output]:
         group = state.live[event.group_id]
@@ -164,6 +169,17 @@ class Scheduler:
             self._leave_pool(state, event.group_id, group)
         if group.purpose is Purpose.TRAIN:
             yield from self._answer(state, event.group_id, group, self.rules.expired_replacement, event.at)
+
+    def _on_spent(self, state: Run, event: e.GroupDeselected) -> Iterator[Output]:
+        """Without refill a window is one step: what it leaves out isn't made up for, and counts until the next step."""
+        self._move(state, event.group_id, Phase.POOL, Phase.SPENT)
+        state.held_bytes -= event.payload_bytes
+        yield Output(Topic.LEDGER, 0, e.ReplacementWaived(event.group_id, event.domain, WaiverReason.SURPLUS, event.at))
+
+    def _forget_spent(self, state: Run) -> None:
+        if self.spends:
+            for gid in [gid for gid, group in state.live.items() if group.phase is Phase.SPENT]:
+                state.shares[state.live.pop(gid).prompt.domain].formed -= 1
 
     def _leave_open(self, state: Run, gid: str) -> Live:
         group = state.live.get(gid)
@@ -238,6 +254,7 @@ class Scheduler:
             self._forget_if_over(state, number)
 
     def _on_returned(self, state: Run, event: e.BatchReturned) -> None:
+        self._forget_spent(state)
         batch = state.batches.pop(event.batch)
         state.steps_done -= batch.trained
         state.last_call = min(state.last_call, state.steps_done)
@@ -246,6 +263,7 @@ class Scheduler:
 
     def _on_step(self, state: Run) -> None:
         state.steps_done += 1
+        self._forget_spent(state)
         for share in state.shares.values():
             share.drawn_this_step = 0
             share.exhausted = False
@@ -258,7 +276,7 @@ class Scheduler:
         group.phase = target
         share = state.shares[group.prompt.domain]
         share.pool += (target is Phase.POOL) - (source is Phase.POOL)
-        share.formed += (target is Phase.FORMED) - (source is Phase.FORMED)
+        share.formed += (target in (Phase.FORMED, Phase.SPENT)) - (source is Phase.FORMED)
 
     def _forget_if_over(self, state: Run, number: int) -> None:
         """A batch is over when it is both trained and covered by a checkpoint; the two come in either order."""
@@ -340,6 +358,7 @@ class Scheduler:
         if state.closing is not None:
             return
         state.closing = outcome
+        self._forget_spent(state)
         yield Output(Topic.LEDGER, 0, e.RunClosing(outcome, detail, at))
         for gid, group in state.live.items():
             if group.phase is Phase.OPEN:

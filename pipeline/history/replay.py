@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 from pipeline import plugins
 from pipeline.domain import events as e
 from pipeline.domain.assembly import Assembler
-from pipeline.domain.batching import Batcher
 from pipeline.domain.filters.stage import Filter
 from pipeline.domain.ports import Prompts
 from pipeline.domain.reaping import DiscardReaper, Reaper
 from pipeline.domain.rules import Rules
 from pipeline.domain.scheduling import Scheduler
 from pipeline.domain.topology import READS, MembersCodec, Output, Stage, partitions
+from pipeline.domain.window_batching import batcher
 from pipeline.history.answers import Answers, Lane, LaneAnswers, digest, total
 from pipeline.history.differences import explain
 from pipeline.history.prompts import NotRecorded, PromptsSeen
@@ -89,7 +89,7 @@ def stages(rules: Rules, members: MembersCodec, seen: PromptsSeen, sources: Sour
         scheduler = Scheduler(rules, seen.training, seen.evaluation, tuple(seen.evaluation.sizes))
     return [
         scheduler,
-        Batcher(rules),
+        batcher(rules, members, plugins.selectors(rules)),
         Reaper(members),
         Assembler(rules, members),
         Filter(rules, members, plugins.group_filters(rules)),

@@ -13,6 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from pipeline.config.filters import Filter
 from pipeline.config.guards import Guard
+from pipeline.config.selection import Selection, Windows
 from pipeline.domain.filters.guard import KEEPABLE
 from pipeline.domain.vocabulary import Reason
 
@@ -40,6 +41,10 @@ FILTERS, GUARDS = kinds(Filter), kinds(Guard)
 SECTIONS = {
     title: body.partition("\n## ")[0] for title, body in re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", TEXT, re.M | re.S)
 }
+
+
+SELECTIONS = kinds(Selection)
+SELECTION = TEXT.partition("\n## Selection\n")[2].partition("\n## ")[0]
 
 
 def written(value: Any) -> str:
@@ -82,5 +87,21 @@ def test_the_reasons_that_a_guard_may_overrule_are_listed() -> None:
 
 
 def test_the_example_is_a_configuration(problems: Any) -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
+    example, selection = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
     assert problems(domains={"math": {"quota": 4}, "code": {"quota": 2}}, **yaml.safe_load(example)) == []
+    assert problems(**yaml.safe_load(selection)) == []
+
+
+def test_every_selection_has_a_section_with_its_parameters_and_defaults() -> None:
+    common, *parts = re.split(r"^### selection: (\w+)\n", SELECTION, flags=re.M)
+    assert told_in(common) == {name: default(field) for name, field in Windows.model_fields.items()}
+    assert parts[::2] == [*SELECTIONS]
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        own = SELECTIONS[name].model_fields.keys() - Windows.model_fields.keys() - {"type"}
+        assert told_in(text) == {key: default(SELECTIONS[name].model_fields[key]) for key in own}
+
+
+def told_in(text: str) -> dict[str, str]:
+    """Parameters and defaults in the table of that head."""
+    table = text.partition("| parameter | default | meaning |")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^\| (\w+) \| (.*?) \|", table, re.M))

@@ -4,7 +4,7 @@ import math
 from typing import Any, get_args
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pipeline.domain.grouping import scores_of
@@ -117,6 +117,7 @@ def test_what_is_certain_to_keep_nothing_keeps_nothing(
 
 
 @given(SCORES, RULES)
+@example([100.0], SelectionRules("min_p", 1.0, keep="smallest"))
 def test_a_window_with_signal_is_emptied_only_where_a_problem_was_named(
     scores: list[float], rules: SelectionRules
 ) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from pipeline.domain import events as e
 from pipeline.domain.assembly import Assembler
-from pipeline.domain.batching import Batcher
 from pipeline.domain.filters.stage import Filter
 from pipeline.domain.ports import Issuable
 from pipeline.domain.reaping import DiscardReaper, Reaper
@@ -20,6 +19,7 @@ from pipeline.domain.rules import DECISION_VERSIONS, Rules, rules_of
 from pipeline.domain.scheduling import Scheduler
 from pipeline.domain.topology import READS, Output, Topic, partitions
 from pipeline.domain.vocabulary import DiscardReason, FinishReason, Grading, Purpose
+from pipeline.domain.window_batching import batcher
 from pipeline.history.replay import Incoming
 from pipeline.log.cause import CAUSE
 from pipeline.log.codec import Members, encode
@@ -78,7 +78,7 @@ class Drive:
         members = Members()
         source = source or Numbers("train", 1000)
         self.stages = [
-            Scheduler(self.rules, source, Numbers("eval", 3), (self.rules.domains[0].name,)), Batcher(self.rules),
+            Scheduler(self.rules, source, Numbers("eval", 3), (self.rules.domains[0].name,)), batcher(self.rules),
             Reaper(members), Assembler(self.rules, members), Filter(self.rules, members), DiscardReaper(),
         ]  # fmt: skip
         self.lanes = [

@@ -128,7 +128,8 @@ def test_the_states_of_all_stages_can_be_stored():
     from pipeline.domain.filters.stage import Filter
     from pipeline.domain.reaping import Reaper
     from pipeline.domain.scheduling import Scheduler
+    from pipeline.domain.window_batching import WindowBatcher
 
-    stages = (Assembler, Batcher, Filter, Reaper, Scheduler)
+    stages = (Assembler, Batcher, Filter, Reaper, Scheduler, WindowBatcher)
     assert {stage.name for stage in stages} < set(StageName)
     assert len({StateCodec(stage.state_type).fingerprint for stage in stages}) == len(stages)

@@ -15,6 +15,7 @@ from pipeline.domain.vocabulary import DropReason, Outcome, Purpose
 from .log import Cause, Damaged, Record
 from .stages import StageProcess, answers
 from .trainer import Trainer
+from .windows import selection_problems
 from .world import World
 
 MOST_STATE_BYTES = 3_000
@@ -37,6 +38,7 @@ def problems(world: World, stages: list[StageProcess], trainer: Trainer) -> list
         *_order(world),
         *_evaluations(world),
         *_weights(world, trainer),
+        *selection_problems(world, [record.event for record in ledger_of(world)]),
         *(p for stage in stages for p in _replayed(by_cause, stage)),
         *(p for stage in stages for p in _restored(stage)),
         *_forgotten(stages, trainer),

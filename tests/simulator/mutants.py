@@ -41,8 +41,8 @@ MUTANTS = (
     Mutant(
         "formed_groups_left_out_of_the_lead",
         DOMAIN + "issuing.py",
-        "* domain.quota) - share.pool - share.formed",
-        "* domain.quota) - share.pool",
+        "self._left(state, domain)) - share.pool - share.formed",
+        "self._left(state, domain)) - share.pool",
     ),
     Mutant(
         "training_before_the_first_evaluation",
@@ -128,6 +128,41 @@ MUTANTS = (
         DOMAIN + "batching.py",
         "pool[:0] = [g for",
         "pool[:] = pool[::-1] + [g for",
+    ),
+    Mutant(
+        "deselected_group_not_answered",
+        DOMAIN + "scheduling.py",
+        "yield from self._on_spent(state, event)",
+        "list(self._on_spent(state, event))",
+        "selected",
+    ),
+    Mutant(
+        "deselected_groups_left_out_of_the_lead",
+        DOMAIN + "scheduling.py",
+        "share.formed += (target in (Phase.FORMED, Phase.SPENT))",
+        "share.formed += (target is Phase.FORMED)",
+        "selected",
+    ),
+    Mutant(
+        "window_spent_twice",
+        DOMAIN + "windows.py",
+        "        del windows.standing[:size]\n",
+        "",
+        "selected",
+    ),
+    Mutant(
+        "weights_dropped",
+        DOMAIN + "windows.py",
+        "[replace(g, weight=w) for g, w in zip(groups, weights, strict=True)]",
+        "list(groups)",
+        "selected",
+    ),
+    Mutant(
+        "loss_scaled_by_what_was_left_out",
+        DOMAIN + "windows.py",
+        "loss_scale(self.settings.loss_rescale, kept / candidates)",
+        "loss_scale(self.settings.loss_rescale, 1.0 - kept / candidates)",
+        "selected",
     ),
     Mutant(
         "payload_dropped_before_the_checkpoint",

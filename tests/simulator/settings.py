@@ -16,8 +16,10 @@ from pipeline.domain.rules import (
     FilterRule,
     GuardRule,
     Rules,
+    SelectionSettings,
     StarvationRules,
 )
+from pipeline.domain.selection import SelectionRules
 from pipeline.domain.vocabulary import Outcome, StarvationPolicy
 
 MAX_PAYLOAD = 1000
@@ -122,8 +124,8 @@ def rules(**changes: Any) -> Rules:
 
 
 def least_budget(r: Rules) -> int:
-    """What the configuration check asks for: one batch of the largest payloads."""
-    return sum(d.quota for d in r.domains) * (r.group_size + r.redundancy) * r.max_payload_bytes
+    """What the configuration check asks for: the groups that one batch may need, with the largest payloads."""
+    return sum(r.ready(d) for d in r.domains) * (r.group_size + r.redundancy) * r.max_payload_bytes
 
 
 FAULTS = Chaos(
@@ -227,6 +229,46 @@ def exhausted(seed: int) -> Setup:
     return replace(setup, name=f"exhausted {seed}", rules=r, chaos=chaos, prompts=rng.randint(1, 6))
 
 
+WAYS = (
+    SelectionRules(),
+    SelectionRules("top_p", 0.6, include_zero=False),
+    SelectionRules("top_p", 0.8, mode="softmax"),
+    SelectionRules("top_k", 0.5),
+    SelectionRules("top_k_abs", 1.0, "reward", "smallest"),
+    SelectionRules("min_p", 0.7, "length"),
+    SelectionRules("top_p", 0.5, eps=0.2),
+)
+"""The last keeps nothing of a window whose scores are small."""
+
+
+def selected(seed: int) -> Setup:
+    """A drawn run of one domain, ended or exhausted or neither, with a selection."""
+    rng = random.Random(f"selection {seed}")
+    setup = rng.choice((drawn, drawn, ended, exhausted))(seed)
+    domain = setup.rules.domains[0]
+    refill = rng.random() < 0.5
+    selection = SelectionSettings(
+        window=max(1, ceil(domain.quota * rng.choice((0.5, 1.0, 1.0, 1.5, 2.0)))),
+        refill=refill,
+        loss_rescale=rng.choice(("none", "linear", "sqrt")),
+        variance_stop=True,
+        ranked=rng.choice(WAYS),
+        soft_weights=rng.random() < 0.5,
+        custom=None,
+    )
+    r = replace(
+        setup.rules,
+        domains=(domain,),
+        selection=selection,
+        empty_stop_steps=rng.choice((0, 2, 5)),
+        max_staleness=max(setup.rules.max_staleness, int(refill)),
+        payload_budget=LARGE,
+    )
+    if rng.random() < 0.4:
+        r = replace(r, payload_budget=int(least_budget(r) * rng.choice((1.0, 1.3, 2.0))))
+    return replace(setup, name=f"selected {setup.name}", rules=r)
+
+
 def _named() -> dict[str, Setup]:
     def setup(name: str, chaos: Chaos = FAULTS, **more: Any) -> Setup:
         ours = {key: more.pop(key) for key in tuple(more) if key in Setup.__slots__}
@@ -265,7 +307,7 @@ NAMED |= {
     f"{steps}_steps": replace(NAMED["async_1"], name=f"{steps}_steps", rules=rules(steps=steps)) for steps in (15, 120)
 }  # the same run, short and long
 
-DRAWN = {"drawn": drawn, "ended": ended, "exhausted": exhausted}
+DRAWN = {"drawn": drawn, "ended": ended, "exhausted": exhausted, "selected": selected}
 
 
 def setup_of(name: str, seed: int) -> Setup:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.domain.assembly import Assembler
-from pipeline.domain.batching import Batcher
 from pipeline.domain.filters.stage import Filter
 from pipeline.domain.reaping import DiscardReaper, Reaper
 from pipeline.domain.scheduling import Scheduler
+from pipeline.domain.window_batching import batcher
 
 from .checks import problems
 from .facts import Generator, Person, Scorer
@@ -57,7 +57,7 @@ def build(world: World) -> tuple[list[StageProcess], Trainer]:
     exam = Source(world.setup.eval_prompts) if world.setup.eval_prompts else None
     stages = [
         StageProcess(world, Scheduler(rules, prompts, exam, ("exam",) if exam else ()), 0),
-        StageProcess(world, Batcher(rules), 0),
+        StageProcess(world, batcher(rules), 0),
         LedgerReaper(world, Reaper(members)),
         *[StageProcess(world, Assembler(rules, members), p) for p in range(rules.partitions)],
         *[StageProcess(world, Filter(rules, members), p) for p in range(rules.filter_partitions)],

@@ -2,6 +2,9 @@
 
 import pytest
 
+from pipeline.domain import events as e
+
+from .checks import ledger_of
 from .settings import ENDS, LIVENESS
 from .simulation import Result, simulate
 from .stages import StageProcess
@@ -35,6 +38,14 @@ def test_a_run_that_is_ended_at_any_moment_ends_with_everything_accounted_for(fi
 @pytest.mark.parametrize("first", range(0, 120, CHUNK))
 def test_a_source_that_ends_while_payloads_are_lost_ends_the_run(first: int) -> None:
     check([simulate("exhausted", seed) for seed in range(first, first + CHUNK)])
+
+
+@pytest.mark.parametrize("first", range(0, 60, CHUNK))
+def test_a_run_with_a_selection_keeps_them_too(first: int) -> None:
+    results = [simulate("selected", seed) for seed in range(first, first + CHUNK)]
+    check(results)
+    ledgers = [[record.event for record in ledger_of(result.world)] for result in results]
+    assert any(isinstance(event, e.GroupDeselected) for ledger in ledgers for event in ledger)
 
 
 @pytest.mark.parametrize("name", ENDS)

@@ -81,7 +81,7 @@ def _linear(rules: SelectionRules) -> list[Problem]:
 
 def _min_p(rules: SelectionRules) -> list[Problem]:
     found = []
-    if rules.value > 1.0:
+    if rules.value > (1.0 if rules.keep == "largest" else 1.0 - 10 * ZERO):  # the slack beside a smallest is below it
         found.append(Problem(f"no positive score lies beyond {rules.value} × the best one", False))
     if rules.value < 0.0 and rules.keep == "smallest":
         found.append(Problem(f"no positive score is below the lowest one / {rules.value}", False))
