@@ -41,7 +41,6 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 services.add_to(app)
 own_runs.add_to(app)

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.cli import dead_letters
 from pipeline.cli.common import (
     LOOK,
     AsJson,
@@ -22,7 +23,9 @@ from pipeline.cli.common import (
     say,
     settings_for,
 )
+from pipeline.cli.top import top
 from pipeline.cli.what_if import what_if
+from pipeline.config.errors import nearest
 from pipeline.domain.topology import Topic
 
 TOPICS = ", ".join(topic.value for topic in Topic)
@@ -30,20 +33,24 @@ TOPICS = ", ".join(topic.value for topic in Topic)
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
-    for command in (runs, status, tail, trace, audit, what_if):
+    for command in (runs, status, top, tail, trace, audit, what_if):
         app.command(rich_help_panel=LOOK)(command)
+    app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=LOOK)
 
 
-def runs(bootstrap: Bootstrap = None) -> None:
+def runs(as_json: AsJson = False, bootstrap: Bootstrap = None) -> None:
     """List the runs on this Kafka."""
     from pipeline.log.admin import list_runs
 
     names = list_runs(connection_for("any", bootstrap))
+    if as_json:
+        print_json(names)
+        return
     say("\n".join(names) or "no runs; create one with tamis init, or try tamis demo")
 
 
 def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:
-    """How a run stands: steps, groups, stages with their lag, payloads in Redis."""
+    """How a run stands: steps, groups, who waits for what, stages with their lag and processes, payloads in Redis."""
     from pipeline.history.status import status_of
     from pipeline.runs import connection_of, open_run, store_of
 
@@ -55,14 +62,19 @@ def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis
         print_json(found)
         return
     for name, value in found.items():
-        if name not in ("stages", "problems", "domains", "shadows"):
+        if name not in ("stages", "problems", "domains", "shadows", "waiting", "members"):
             say(f"{name.replace('_', ' '):<18} {_words(value)}")
+    for sentence in found["waiting"]:
+        say(f"{'waiting':<18} {sentence}")
     for problem in found["problems"]:
         say(f"{'problem':<18} {problem}", "red")
     columns = ("open", "untrained", "lead", "judged", "accepted", "low_information", "invalid", "system")
     _print_rows(found["domains"], "domain", columns)
     _print_rows(found["shadows"], "shadow", ("domain", "asked", "accepts", "accepts_rejected", "rejects_accepted"))
     _print_rows(found["stages"], "stage", ("partition", "committed", "end", "lag"))
+    for member in found["members"]:
+        member["serves"] = ", ".join(map(str, member["partitions"])) or "stands by"
+    _print_rows(found["members"], "stage", ("slot", "host", "serves"))
 
 
 def tail(
@@ -71,14 +83,26 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as records arrive.")] = False,
     last: Annotated[int, typer.Option(help="Only the last so many; 0: all.", min=0, metavar="N")] = 20,
     group: Annotated[str | None, typer.Option(help="Only records about this group.", metavar="GROUP")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Only records that name this reason, such as zero_std.", metavar="REASON")
+    ] = None,
+    domain: Annotated[str | None, typer.Option(help="Only records about this domain.", metavar="DOMAIN")] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Only this kind of event, such as GroupRejected.", metavar="EVENT")
+    ] = None,
+    as_json: AsJson = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Print the records of a topic as JSON, one a line."""
-    from pipeline.history.tail import tail_lines
+    """Print the records of a topic, decoded, as JSON, one a line (with or without --json)."""
+    from pipeline.domain.events import EVENTS
+    from pipeline.history.tail import Wanted, tail_lines
 
     if topic not in {t.value for t in Topic}:
         fail(f"there is no topic {topic!r}; expected one of: {TOPICS}", 2)
-    for text in tail_lines(connection_for(run, bootstrap), Topic(topic), follow=follow, last=last, group=group):
+    if event is not None and event not in EVENTS:
+        fail(f"there is no event {event!r}; {nearest(event, EVENTS)}", 2)
+    wanted = Wanted(group, reason, domain, event)
+    for text in tail_lines(connection_for(run, bootstrap), Topic(topic), follow=follow, last=last, wanted=wanted):
         print(text, flush=follow)
 
 

@@ -15,12 +15,14 @@ from pipeline.cli import configuring
 from pipeline.cli.common import (
     OWN,
     STAGES,
+    AsJson,
     Bootstrap,
     RedisUrl,
     Run,
     caution,
     connection_for,
     fail,
+    print_json,
     say,
     settings_for,
 )
@@ -41,6 +43,7 @@ def init(
     if_missing: Annotated[
         bool, typer.Option("--if-missing", help="Do nothing if the run is there with this very configuration.")
     ] = False,
+    as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     redis_url: RedisUrl = None,
 ) -> None:
@@ -59,6 +62,9 @@ def init(
         caution(str(problem))
     run = init_run(decisions, settings)
     name = run.rules.run
+    if as_json:
+        print_json({"run": name, "config_hash": run.started.config_hash, "filter_hashes": run.started.filter_hashes})
+        return
     commands = "\n".join(f"  tamis consume {stage} --run {name}" for stage in STAGES)
     say(
         f"run {name} is created, configuration {run.started.config_hash[:12]}\n"
@@ -95,7 +101,7 @@ def consume(
     runpy.run_module(f"consumers.{stage}", run_name="__main__", alter_sys=True)
 
 
-def stop(run: Run, bootstrap: Bootstrap = None) -> None:
+def stop(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None) -> None:
     """Ask a run to end in order: what is open is cancelled, a checkpoint is saved, every payload is dropped."""
     from pipeline.domain import events as e
     from pipeline.domain.topology import Output, Topic
@@ -106,22 +112,30 @@ def stop(run: Run, bootstrap: Bootstrap = None) -> None:
     open_run(connection)
     asked = e.StopRequested(os.environ.get("USER") or "command line", time.time_ns() // 1_000_000)
     FactWriter(connection, "cli").write([Output(Topic.LEDGER, 0, asked)])
+    if as_json:
+        print_json({"run": run, "asked_ms": asked.at})
+        return
     say(f"asked run {run} to stop; its scheduler answers with RunClosing (tamis tail {run})")
 
 
-def recover(run: Run, bootstrap: Bootstrap = None) -> None:
+def recover(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None) -> None:
     """Rebuild the committed offsets of a run whose consumer groups were deleted, from the log itself."""
     from pipeline.log.recover import recover_run
     from pipeline.runs import open_run
 
     connection = connection_for(run, bootstrap)
-    for stage, offsets in recover_run(connection, open_run(connection).rules).items():
+    found = recover_run(connection, open_run(connection).rules)
+    if as_json:
+        print_json({str(stage): offsets for stage, offsets in found.items()})
+        return
+    for stage, offsets in found.items():
         say(f"{stage}: {offsets}")
 
 
 def delete(
     run: Run,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     redis_url: RedisUrl = None,
 ) -> None:
@@ -136,4 +150,7 @@ def delete(
     store = store_of(settings, run, 1)
     keys = sum(store.drop(found) for found in store.scan())
     shutil.rmtree(settings.data_dir / run, ignore_errors=True)
+    if as_json:
+        print_json({"run": run, "topics": topics, "payloads": keys})
+        return
     say(f"deleted {topics} topics and {keys} payloads of run {run}" if topics else f"there is no run {run}")

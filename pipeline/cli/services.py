@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pipeline import local
-from pipeline.cli.common import SEE, STATE, Bootstrap, RedisUrl, err, fail, out, say
+from pipeline.cli.common import SEE, STATE, AsJson, Bootstrap, RedisUrl, err, fail, out, print_json, say
 from pipeline.config import load_settings
 from pipeline.demo.tasks import DEFAULT, TASKS, choices
 
@@ -70,18 +70,26 @@ def demo(
 
 def up(
     maxmemory: Annotated[int, typer.Option(help="Memory for Redis, MiB.", min=16, metavar="N")] = 1024,
+    as_json: AsJson = False,
 ) -> None:
     """Start Kafka and Redis on this machine, or find those that run; prints their addresses."""
     services = local.ensure(STATE, redis_maxmemory=maxmemory << 20, say=lambda text: err.print(text, style="dim"))
+    if as_json:
+        print_json({"bootstrap": services.bootstrap, "redis_url": services.redis_url})
+        return
     say(f"export TAMIS_BOOTSTRAP={services.bootstrap}\nexport TAMIS_REDIS_URL={services.redis_url}")
 
 
 def down(
     wipe: Annotated[bool, typer.Option("--wipe", help="Delete their data as well: all runs, all policies.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Stop the Kafka and Redis that `up` or `demo` started; their data stays unless --wipe."""
     stopped = local.down(STATE, wipe=wipe)
     if wipe:
         shutil.rmtree(STATE / "files", ignore_errors=True)
         (STATE / "demo.json").unlink(missing_ok=True)
+    if as_json:
+        print_json({"stopped": stopped})
+        return
     say("\n".join(f"stopped {name}" for name in stopped) or "nothing was running")

@@ -131,7 +131,7 @@ def _starting(standing: Standing, inner: int) -> RenderableType:
     for start in range(0, len(names), columns):
         grid.add_row(*names[start : start + columns])
     why = "The trainer and the generators import torch first, which takes from 5 to 30 s."
-    return Group(grid, Text(), Text(why, style="dim"))
+    return Group(grid, Text(), Text(why if names else "", style="dim"))
 
 
 def _numbers(view: RunView, standing: Standing, inner: int) -> RenderableType:

@@ -70,6 +70,16 @@ class Progress:
         return median(self._seconds) if self._seconds else None
 
     @property
+    def waiting_batches(self) -> int:
+        """Batches formed and not yet trained on."""
+        return len([batch for batch in self._formed.values() if not batch.trained])
+
+    @property
+    def pooled(self) -> int:
+        """Accepted groups that are in no batch."""
+        return len(self._pool)
+
+    @property
     def first_evaluation(self) -> EvaluationRow | None:
         """The first that was finished and not cut."""
         return next((row for row in self.evaluations if not row.cut), None)

@@ -10,19 +10,21 @@ from pipeline.domain.vocabulary import Category
 from pipeline.history.domain_counts import DomainCounts
 from pipeline.history.shadows import shadow_rows
 from pipeline.history.view import RunView
+from pipeline.history.waiting import waits
 from pipeline.history.watch import read_view
 from pipeline.log.admin import committed_offsets
 from pipeline.log.client import Connection
+from pipeline.log.members import members_of
 from pipeline.log.reader import watermarks
 from pipeline.log.topics import topic_name
 from pipeline.store.payloads import PayloadStore
 
 
 def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict[str, Any]:
-    """Numbers of a run by name; `stages` has a row for each partition of each stage's input, `problems` a sentence for
-    each that has a hole."""
+    """Numbers of a run by name; `stages` has a row for each partition of each stage's input, `problems` a sentence
+    for each that has a hole, `waiting` one for each thing that waits, `members` the processes at work."""
     view, _ = read_view(connection)
-    stages = lags(connection, rules)
+    stages, members = lags(connection, rules), members_of(connection)
     groups, first, last = view.groups, view.progress.first_evaluation, view.progress.last_evaluation
     return {
         "run": view.run,
@@ -50,6 +52,8 @@ def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict
         "redis_used_bytes": store.used_bytes(),
         "payload_budget": rules.payload_budget,
         "problems": [text for row in stages if (text := problem(row, connection.run)) is not None],
+        "waiting": list(waits(view, rules, members)),
+        "members": [member._asdict() for member in members],
         "stages": stages,
     }
 

@@ -8,6 +8,7 @@ import socket
 import time
 import urllib.request
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ from pipeline.domain import events as e
 from pipeline.domain.topology import StageName, Topic
 from pipeline.log.admin import commit_offsets
 from pipeline.log.client import Connection, admin_client, fact_producer
-from pipeline.log.codec import MARKER
+from pipeline.log.codec import MARKER, encode
 from pipeline.log.reader import read_topic
 from pipeline.log.topics import topic_name
+from tests.log.samples import full
 
 from .conftest import Consumer, Tamis, eventually
 
@@ -38,21 +40,47 @@ def write(connection: Connection, topic: Topic, *values: bytes) -> None:
 def test_a_record_that_cannot_be_read_is_a_dead_letter_and_the_run_goes_on(
     tamis: Tamis, created: Connection, consume: Consume
 ) -> None:
-    write(created, Topic.ROLLOUTS, b"hello", b"\xc3")
+    misplaced = encode(replace(full(e.ResponseGenerated), group_id="3@1"))
+    write(created, Topic.ROLLOUTS, b"hello", b"\xc3", misplaced)
     assembler = consume("assembler", "--run", created.run)
     letters = eventually(
-        lambda: found if len(found := tamis("tail", created.run, "dead-letters").out.splitlines()) == 2 else None,
-        "two dead letters",
+        lambda: found if len(found := tamis("tail", created.run, "dead-letters").out.splitlines()) == 3 else None,
+        "three dead letters",
     )
-    assert [json.loads(line)["event"] for line in letters] == ["DeadLettered"] * 2
-    assert [json.loads(line)["offset"] for line in letters] == [0, 1]
+    assert [json.loads(line)["event"] for line in letters] == ["DeadLettered"] * 3
+    assert [json.loads(line)["offset"] for line in letters] == [0, 1, 2]
+    found = tamis("tail", created.run, "dead-letters", "--reason", "truncated", "--event", "DeadLettered").out
+    assert [json.loads(line)["offset"] for line in found.splitlines()] == [1]
     status = json.loads(tamis("status", created.run, "--json").out)
-    assert status["dead_letters"] == {"no_marker": 1, "truncated": 1}
+    assert status["dead_letters"] == {"no_marker": 1, "truncated": 1, "wrong_topic": 1}
     handled = {row["partition"]: row["committed"] for row in status["stages"] if row["stage"] == "assembler"}
-    assert handled == {0: 2, 1: 0}
+    assert handled == {0: 3, 1: 0}
+    assert [(m["stage"], m["partitions"]) for m in status["members"]] == [("assembler", [0, 1])]
+    assert f"no trainer is at work: tamis consume trainer --run {created.run}" in status["waiting"]
+    assert not any("assembler" in text for text in status["waiting"])
+    dead_letters(tamis, created.run)
     assert assembler.process.poll() is None
     assert assembler.end(signal.SIGINT) == 0
     assert "Traceback" not in assembler.said()
+
+
+def dead_letters(tamis: Tamis, run: str) -> None:
+    """They are listed, shown with their bytes, and only what can be read and may come again is sent again."""
+    listed = json.loads(tamis("dead-letters", "list", run, "--json").out)
+    assert [(row["record"], row["reason"]) for row in listed] == [
+        ("rollouts/0/0", "no_marker"), ("rollouts/0/1", "truncated"), ("rollouts/0/2", "wrong_topic"),
+    ]  # fmt: skip
+    first, last = (row["number"] for row in (listed[0], listed[2]))
+    assert "wrong_topic" in tamis("dead-letters", "list", run).out
+    shown = tamis("dead-letters", "show", run, first).out
+    assert "68 65 6c 6c 6f" in shown and "hello" in shown and "still can't be read" in shown
+    refused = tamis("dead-letters", "replay", run, first)
+    assert (refused.code, "still can't be read" in refused.err) == (2, True)
+    assert f"run {run} has no dead letter 99" in tamis("dead-letters", "show", run, 99).err
+    assert "to responses/1" in tamis("dead-letters", "replay", run, last).out
+    again = [json.loads(line) for line in tamis("tail", run, "responses").out.splitlines()]
+    assert [(row["event"], row["group_id"]) for row in again] == [("ResponseGenerated", "3@1")]
+    assert again[0]["record"].startswith("responses/1/") and again[0]["cause"].startswith("cli/")
 
 
 def test_an_unknown_schema_stops_it_with_the_coordinates(tamis: Tamis, created: Connection, consume: Consume) -> None:

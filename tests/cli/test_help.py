@@ -42,6 +42,32 @@ def test_every_command_explains_itself(offline: Tamis, name: str) -> None:
     assert COMMANDS[name].help
 
 
+def leaves(commands: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """All commands by their whole names."""
+    found: dict[str, Any] = {}
+    for name, command in commands.items():
+        inner = getattr(command, "commands", None)
+        found |= leaves(inner, f"{before}{name} ") if inner else {before + name: command}
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(leaves(COMMANDS)))
+def test_every_command_answers_in_json(name: str) -> None:
+    command = leaves(COMMANDS)[name]
+    if name in ("consume", "top"):
+        return  # a process, whose log lines are JSON; a live view of what `status --json` says
+    options = {option for parameter in command.params for option in getattr(parameter, "opts", ())}
+    assert "--json" in options
+
+
+def test_a_shell_can_complete(home: Path) -> None:
+    asked = {"_TAMIS_COMPLETE": "complete_bash", "COMP_WORDS": "tamis sta", "COMP_CWORD": "1", "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("tamis")], env=asked, capture_output=True, text=True, timeout=60
+    )
+    assert ended.stdout.split() == ["status"]
+
+
 def test_every_command_that_is_named_in_a_text_exists() -> None:
     texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile"]
     texts += [path for folder in ("pipeline", "examples", "docs") for path in (ROOT / folder).rglob("*")]

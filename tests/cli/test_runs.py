@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +15,13 @@ from confluent_kafka.cimpl import NewPartitions
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
+from pipeline.local import Services
 from pipeline.local.probe import wait_until
 from pipeline.log.client import Connection, admin_client
 from pipeline.log.reader import read_topic
 from pipeline.log.topics import topic_name
 
-from .conftest import Tamis
+from .conftest import ROOT, Tamis
 
 pytestmark = pytest.mark.contract
 PROMPTS = "pipeline.prompts.jsonl:JsonlPrompts"
@@ -142,3 +147,16 @@ def test_tail_prints_records_as_json_and_trace_refuses_an_unknown_group(tamis: T
 def test_stop_is_a_fact_in_the_ledger(tamis: Tamis, created: Connection) -> None:
     assert tamis("stop", created.run).code == 0
     assert isinstance(list(read_topic(created, Topic.LEDGER))[-1].event(), e.StopRequested)
+
+
+def test_the_live_view_says_what_is_waited_for_and_ctrl_c_ends_it(
+    created: Connection, services: Services, home: Path
+) -> None:
+    address = {"TAMIS_BOOTSTRAP": services.bootstrap, "TAMIS_REDIS_URL": services.redis_url, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pipeline.cli", "top", created.run]
+    with subprocess.Popen(command, env=os.environ | address, cwd=home, stdout=subprocess.PIPE, text=True) as view:
+        assert view.stdout is not None
+        first = view.stdout.readline()
+        view.send_signal(signal.SIGINT)
+        assert view.wait(30) == 0
+    assert f"no scheduler is at work: tamis consume scheduler --run {created.run}" in first

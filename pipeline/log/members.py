@@ -1,0 +1,51 @@
+"""Who serves the stages of a run now, as the broker knows it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin._group import ConsumerGroupDescription, MemberDescription
+
+from pipeline.domain.topology import StageName
+from pipeline.log.client import Connection, admin_client
+from pipeline.log.errors import Unreachable
+from pipeline.log.topics import group_name
+
+TIMEOUT_S: Final = 10.0
+NOT_THERE: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.COORDINATOR_NOT_AVAILABLE})
+
+
+class StageMember(NamedTuple):
+    """A process of a stage: its slot, where it runs, and the partitions that it serves; with none it stands by. A
+    process that ended without a word counts until its session is over (6 s)."""
+
+    stage: StageName
+    slot: str
+    host: str
+    partitions: tuple[int, ...]
+
+
+def members_of(connection: Connection) -> list[StageMember]:
+    """The processes of every stage, in the order of stages and slots. Unreachable if the broker doesn't say."""
+    names = {group_name(connection.run, stage): stage for stage in StageName}
+    admin = admin_client(connection)  # held until all have answered
+    asked = admin.describe_consumer_groups(list(names), request_timeout=TIMEOUT_S)
+    found: list[StageMember] = []
+    for name, future in asked.items():
+        try:
+            described: ConsumerGroupDescription = future.result(TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() in NOT_THERE:
+                continue
+            raise Unreachable(f"the members of {name}: {error.args[0].str()}") from error
+        except TimeoutError as error:
+            raise Unreachable(f"the members of {name} were not told within {TIMEOUT_S:g} s; try again") from error
+        found += [_member(names[name], member) for member in described.members]
+    return sorted(found)
+
+
+def _member(stage: StageName, member: MemberDescription) -> StageMember:
+    instance = member.group_instance_id or member.member_id
+    partitions = tuple(sorted(place.partition for place in member.assignment.topic_partitions))
+    return StageMember(stage, instance.removeprefix(f"{stage.value}-"), member.host.lstrip("/"), partitions)
