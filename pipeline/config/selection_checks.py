@@ -45,13 +45,19 @@ def _keeps_nothing(config: DecisionConfig) -> Iterator[Problem]:
 
 
 def may_keep_nothing(config: DecisionConfig) -> Iterator[Problem]:
-    """Selections that keep nothing where the data is so: a caution."""
+    """Selections that keep nothing, or too much, where the data is so: a caution."""
     selection = config.selection
     if not isinstance(selection, Ranked):
         return
     for problem in problems(selection.rules()):
         message = f"may keep no group of a window: {problem.text}"
         yield Problem("may_select_nothing", ("selection",), message)
+    if selection.refill and config.window() > (config.max_staleness + 1) * sum(config.quotas().values()):
+        message = (
+            f"is {config.window()}: if it keeps all, its last groups wait for more batches than max_staleness "
+            f"{config.max_staleness} allows, and expire; keep fewer, raise max_staleness, or lower it"
+        )
+        yield Problem("window_may_expire", ("selection", "window"), message)
     if selection.metric in _ENTROPIES:
         message = f"is {selection.metric}: a group whose engine reports no entropy is never kept"
         yield Problem("needs_entropy", ("selection", "metric"), message)

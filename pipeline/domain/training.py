@@ -42,7 +42,8 @@ class Policy:
 
 @dataclass(slots=True)
 class Book:
-    """`published` is the policy last named in the ledger, at `published_offset`; `saved` the last checkpoint."""
+    """`published` is the policy last named in the ledger, at `published_offset`; `saved` the last checkpoint.
+    `skipped`: the numbers of steps without a batch since it, while there were weights to save."""
 
     steps_done: int = 0
     incarnation: int = 0
@@ -51,6 +52,7 @@ class Book:
     saved: Policy | None = None
     saved_offset: int = -1
     pending: dict[int, Pending] = field(default_factory=dict)
+    skipped: list[int] = field(default_factory=list)
     evaluating: dict[int, tuple[int, int, str]] = field(default_factory=dict)
     closing_offset: int = -1
     closing_steps: int = 0
@@ -116,11 +118,14 @@ def note(book: Book, event: e.Event, offset: int) -> None:
             _forget_if_over(book, event.batch)
         case e.BatchSkipped():
             book.steps_done += 1
+            if any(p.trained for p in book.pending.values()):
+                book.skipped.append(book.steps_done)
         case e.BatchReturned():
             book.pending.pop(event.batch, None)
             book.steps_done -= event.trained
         case e.CheckpointSaved():
             book.saved, book.saved_offset = Policy(event.version, event.path, event.sha256), offset
+            book.skipped.clear()
             for number in event.batches:
                 if number in book.pending:
                     book.pending[number].saved = True
@@ -192,10 +197,12 @@ def _train(book: Book, rules: Rules, number: int, batch: Pending) -> Train:
 
 
 def _is_due(book: Book, rules: Rules, steps: int, extra: Pending | None = None) -> bool:
-    """Every K steps, with the last step, and when trained payloads without a checkpoint exceed half the budget."""
+    """Every K steps, also where that one was skipped, with the last step, and when trained payloads that no checkpoint
+    covers exceed half the budget."""
     held = sum([p.payload_bytes() for p in book.pending.values() if p.applied])
     held += extra.payload_bytes() if extra is not None else 0
-    return steps % rules.checkpoint_every == 0 or steps >= rules.steps or 2 * held > rules.payload_budget
+    reached = any(step % rules.checkpoint_every == 0 for step in (steps, *book.skipped))
+    return reached or steps >= rules.steps or 2 * held > rules.payload_budget
 
 
 def disposable(book: Book, version: int, path: str) -> bool:

@@ -96,3 +96,5 @@ def test_what_keeps_nothing_for_certain_is_refused_and_what_may_is_warned_about(
     assert names(cautions(risky)) == ["may_select_nothing"]
     assert names(cautions(config(selection={"metric": "entropy"}))) == ["needs_entropy"]
     assert cautions(config(selection={"value": 0.9, "include_zero": False})) == []
+    assert names(cautions(config(selection={"window": 9}))) == ["window_may_expire"]
+    assert cautions(config(selection={"window": 8})) == cautions(config(selection={"window": 9, "refill": False})) == []

@@ -122,6 +122,19 @@ def test_a_skipped_step_is_a_step_for_checkpoints() -> None:
     assert trainer(saved(1, 1)).next() is None
 
 
+def test_a_checkpoint_that_a_skipped_step_made_due_comes_with_the_batch_that_was_read_with_it() -> None:
+    trainer = training()(formed(1, "0@0"))
+    trainer.does(1)
+    trainer(skipped(2), formed(3, "1@0"))
+    trainer.does(3, 1, 3)
+    assert trainer.again().next() is None
+
+
+def test_a_skipped_step_with_nothing_new_to_save_makes_no_checkpoint_due() -> None:
+    trainer = training(checkpoint_every=3)(skipped(1), skipped(2), skipped(3), formed(4, "0@0"))
+    trainer.does(4)
+
+
 def test_a_restart_trains_again_without_events_what_no_checkpoint_covers() -> None:
     trainer = training(checkpoint_every=3)(formed(1, "0@0"), formed(2, "1@0"), formed(3, "2@0"))
     trainer.does(1)
