@@ -37,6 +37,8 @@ def canonical(config: DecisionConfig) -> str:
     unset = {name for name in _ONLY_IF_SET if getattr(config, name) == fields[name].default}
     tree = config.model_dump(exclude=_WRITTEN_ONLY | unset)
     tree["domains"] = [_domain(config, name, quota) for name, quota in config.quotas().items()]
+    if not config.evaluation.filter:
+        del tree["evaluation"]["filter"]
     if config.selection is not None:
         tree["selection"]["window"] = config.window()
     for predicate in tree["response_filter"]:

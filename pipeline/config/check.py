@@ -94,6 +94,19 @@ def _evaluation(config: DecisionConfig) -> Iterator[Problem]:
     if config.eval_prompts == config.prompts:
         message = "the same as prompts: an evaluation on trained prompts measures memory; name other prompts"
         yield Problem("eval_is_train", ("eval_prompts",), message)
+    if config.evaluation.filter:
+        yield from _evaluation_filter(config)
+
+
+def _evaluation_filter(config: DecisionConfig) -> Iterator[Problem]:
+    """It is asked by whoever reads the log, so it needs no code of the run's own, and groups that it can measure."""
+    links = [link for name in config.domains for link in config.chain(name)]
+    if any(link.type == "custom" for link in links):
+        message = "is true, but a chain has a custom filter, which only the run itself can ask; set it to false"
+        yield Problem("evaluation_custom", ("evaluation", "filter"), message)
+    if config.evaluation.samples == 1 and any(link.needs_spread for link in links):
+        message = "is 1, but evaluation.filter asks a filter that needs a spread of rewards; expected at least 2"
+        yield Problem("evaluation_of_one", ("evaluation", "samples"), message)
 
 
 def _environment(config: DecisionConfig) -> Iterator[Problem]:

@@ -33,6 +33,11 @@ def cautions(config: DecisionConfig, maxmemory: int | None = None) -> list[Probl
     if config.group_size == 1:
         message = "is 1: a group of one has no baseline, so every advantage is 0 and nothing is learned; set 2 or more"
         found.append(Problem("no_baseline", ("group_size",), message))
+    if config.publication == "refresh" and any(_one_version(config, name) for name in config.domains):
+        message = (
+            "is refresh, by which responses are of several policies, but provenance with one_version rejects those"
+        )
+        found.append(Problem("one_version_refresh", ("publication",), f"{message}; leave one of them out"))
     if 0 < config.starvation.no_progress_ms < config.assembly.deadline_ms:
         message = "is shorter than assembly.deadline: a slow group may end the run as starved; raise it, or set 0 (off)"
         found.append(Problem("no_progress_short", ("starvation", "no_progress"), message))
@@ -43,6 +48,10 @@ def cautions(config: DecisionConfig, maxmemory: int | None = None) -> list[Probl
         )
         found.append(Problem("payload_never_fits", ("payload", "max"), message))
     return found
+
+
+def _one_version(config: DecisionConfig, domain: str) -> bool:
+    return any(getattr(link, "one_version", False) for link in config.chain(domain))
 
 
 def _too_much(config: DecisionConfig, budget: int, maxmemory: int) -> list[Problem]:

@@ -58,12 +58,14 @@ class Assembly(Section):
 
 
 class Evaluation(Section):
-    """Before the first batch, every `every` batches and at the end; 0: never. `limit` 0: all prompts."""
+    """Before the first batch, every `every` batches and at the end; 0: never. `limit` 0: all prompts. `filter`: report
+    what the domains' filters would keep, too; nothing is rejected."""
 
     every: CountOrOff = 20
     samples: Count = 1
     max_open: Count = 64
     limit: CountOrOff = 0
+    filter: bool = False
 
 
 class Starvation(Section):

@@ -9,6 +9,7 @@ from statistics import median
 from typing import NamedTuple
 
 from pipeline.domain import events as e
+from pipeline.history.evaluation_filter import EvaluationFilter
 from pipeline.history.group_counts import GroupCounts, count
 from pipeline.history.rows import BatchRow, EvaluationRow
 from pipeline.history.series import Series
@@ -57,6 +58,7 @@ class Progress:
     skipped: dict[str, int] = field(default_factory=dict)
     returned: dict[str, int] = field(default_factory=dict)
     under_way: dict[int, UnderWay] = field(default_factory=dict)
+    evaluation_filter: EvaluationFilter = field(default_factory=EvaluationFilter)
     untrained: dict[str, int] = field(default_factory=dict)
     held_bytes: int = 0
     _pool: dict[str, Pooled] = field(default_factory=dict)
@@ -105,6 +107,7 @@ class Progress:
                 self.held_bytes -= group.size
             case e.GroupEvaluated() if event.eval.id in self.under_way:
                 self.under_way[event.eval.id].ended += 1
+                self.evaluation_filter.note(event)
             case e.EvaluationStarted():
                 self.under_way[event.eval.id] = UnderWay(event.step, event.groups)
             case e.EvaluationFinished():
@@ -191,6 +194,7 @@ class Progress:
                 failed=event.failed,
                 accuracy=event.mean_reward,
                 cut=event.cut,
+                filtered=self.evaluation_filter.take(event.eval.id),
             )
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pipeline.history.evaluation_filter import Filtered
 from pipeline.history.lengths import NO_LENGTHS, LengthTotals
 
 
@@ -60,7 +61,7 @@ class BatchRow:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRow:
-    """One finished evaluation; `accuracy` is its mean reward."""
+    """One finished evaluation; `accuracy` is its mean reward, `filtered` what its domains' filters say of it."""
 
     step: int
     version: int
@@ -71,6 +72,7 @@ class EvaluationRow:
     failed: int
     accuracy: float | None
     cut: bool
+    filtered: Filtered | None = None
 
 
 @dataclass(frozen=True, slots=True)

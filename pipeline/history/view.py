@@ -135,6 +135,7 @@ class RunView:
             case e.RunStarted():
                 self.run, self.rules, self.started_ms = event.run, rules_of(event.config), at_ms
                 self.groups.begin(self.rules)
+                self.progress.evaluation_filter.begin(event.config)
             case e.StageFailed():
                 self._take_down(self.failures, at_ms, f"{event.stage}: {event.detail}")
             case e.StarvationRaised():

@@ -205,3 +205,10 @@ def test_the_pass_rate_that_excludes_is_written_only_when_set(whole):
     assert rules_of(canonical(whole())).exclude_above_pass_rate is None
     text = canonical(whole(exclude_above_pass_rate=0.9))
     assert rules_of(text).exclude_above_pass_rate == parse_canonical(text).exclude_above_pass_rate == 0.9
+
+
+def test_a_filter_on_evaluations_is_written_only_when_set(whole):
+    assert "filter" not in json.loads(canonical(whole()))["evaluation"]
+    made = whole(evaluation={"filter": True, "samples": 2})
+    assert json.loads(canonical(made))["evaluation"]["filter"] is True
+    assert parse_canonical(canonical(made)).evaluation.filter

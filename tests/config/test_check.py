@@ -278,3 +278,19 @@ def test_a_broken_episode_may_stand_only_where_failures_count(problems):
     (problem,) = problems(environment=played)
     assert (problem.name, problem.path) == ("zero_not_any", ("environment", "on_failure"))
     assert problems(environment=played, assembly={"count": "any"}) == []
+
+
+def test_an_evaluation_is_filtered_by_what_can_measure_it_and_who_reads_the_log_can_ask(problems):
+    asked = {"filter": True, "every": 0}
+    (problem,) = problems(evaluation=asked)
+    assert (problem.name, problem.path) == ("evaluation_of_one", ("evaluation", "samples"))
+    assert problems(evaluation=asked | {"samples": 4}) == []
+    custom = {"default": [{"type": "custom", "factory": "mine:Filter"}]}
+    (problem,) = problems(evaluation=asked, filters=custom)
+    assert (problem.name, problem.path) == ("evaluation_custom", ("evaluation", "filter"))
+
+
+def test_one_policy_for_a_group_and_refresh_are_a_caution(config):
+    chain = {"default": [{"type": "provenance", "one_version": True}, {"type": "zero_std"}]}
+    only(cautions(config(publication="refresh", filters=chain)), "one_version_refresh")
+    assert cautions(config(filters=chain)) == cautions(config(publication="refresh")) == []

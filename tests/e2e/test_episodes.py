@@ -16,7 +16,7 @@ from tests.e2e.harness import ROLES, Run
 
 pytestmark = pytest.mark.e2e
 WALK: dict[str, Any] = {
-    "steps": 3,
+    "steps": 2,
     "prompts": {"factory": "pipeline.prompts.walk:WalkPrompts"},
     "engine": {"factory": "tests.e2e.plugins:Stroller"},
     "environment": {
