@@ -226,7 +226,7 @@ class Verifier(Protocol):
     """Judges responses; a call may take a batch. An exception or a wrong type leaves the responses ungraded.
 
     A verifier that can't have more calls under way has a `max_concurrency`; one that holds processes or connections has
-    a `close()`, which is called when its scorer ends.
+    a `close()` (a coroutine, if it likes), which is called when its scorer ends.
     """
 
     batch: int

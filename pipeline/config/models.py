@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Any, Literal
@@ -19,10 +20,15 @@ Count = Annotated[int, Field(ge=1, le=10**9)]
 CountOrOff = Annotated[int, Field(ge=0, le=10**9)]
 
 
-class Verifier(Plugin):
-    """A judge of responses. `on_failure`: reward 0, or ask for another response, or end the run."""
+def _on_failure() -> Any:
+    return os.environ.get("TAMIS_ON_FAILURE") or "drop_response"
 
-    on_failure: Literal["zero", "drop_response", "raise"] = "drop_response"
+
+class Verifier(Plugin):
+    """A judge of responses. `on_failure`: reward 0, or ask for another response, or end the run. Where it isn't given,
+    the environment's TAMIS_ON_FAILURE may name another default when a run is created; the run keeps it."""
+
+    on_failure: Literal["zero", "drop_response", "raise"] = Field(default_factory=_on_failure, validate_default=True)
     timeout_s: float = Field(60.0, gt=0, le=86_400)
 
 

@@ -7,6 +7,7 @@ failed and how long it took is counted here, before any filter: an outage shows 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import time
 from collections import deque
@@ -49,12 +50,14 @@ class Judge:
         self._queue += requests
         self._pump()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Make no more calls, and have the verifier let go of what it holds."""
         self._tasks = None
+        self.clear()
         close = getattr(self.verifier, "close", None)
-        if callable(close):
-            close()
+        closing = close() if callable(close) else None
+        if inspect.isawaitable(closing):
+            await closing
 
     def clear(self) -> None:
         """Forget what waits, end what is under way."""

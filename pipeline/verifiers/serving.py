@@ -70,7 +70,7 @@ class Scorer:
                 await self._serve()
             finally:
                 for judge in self.judges.values():
-                    judge.stop()
+                    await judge.stop()
                 self._thread.shutdown(wait=False, cancel_futures=True)
                 self._store.close()  # so that a read from a Redis that hangs doesn't keep the process
 
