@@ -57,7 +57,8 @@ def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis
     settings = settings_for(run, bootstrap, redis_url)
     connection = connection_of(settings, run)
     opened = open_run(connection)
-    found = status_of(connection, opened.rules, store_of(settings, run, opened.rules.max_payload_bytes))
+    store = store_of(settings, run, opened.rules.max_payload_bytes)
+    found = status_of(connection, opened.rules, store, opened.config.verifiers)
     if as_json:
         print_json(found)
         return

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Collection
 from typing import Any
 
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, StageName, partitions
 from pipeline.domain.vocabulary import Category
 from pipeline.history.domain_counts import DomainCounts
+from pipeline.history.outages import outages
 from pipeline.history.shadows import shadow_rows
 from pipeline.history.view import RunView
 from pipeline.history.waiting import waits
@@ -20,9 +23,12 @@ from pipeline.log.topics import topic_name
 from pipeline.store.payloads import PayloadStore
 
 
-def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict[str, Any]:
+def status_of(
+    connection: Connection, rules: Rules, store: PayloadStore, verifiers: Collection[str] = ()
+) -> dict[str, Any]:
     """Numbers of a run by name; `stages` has a row for each partition of each stage's input, `problems` a sentence
-    for each that has a hole, `waiting` one for each thing that waits, `members` the processes at work."""
+    for each that has a hole and each verifier that is out, `waiting` one for each thing that waits, `members` the
+    processes at work."""
     view, _ = read_view(connection)
     stages, members = lags(connection, rules), members_of(connection)
     groups, first, last = view.groups, view.progress.first_evaluation, view.progress.last_evaluation
@@ -51,7 +57,10 @@ def status_of(connection: Connection, rules: Rules, store: PayloadStore) -> dict
         "payload_keys": store.count_keys(),
         "redis_used_bytes": store.used_bytes(),
         "payload_budget": rules.payload_budget,
-        "problems": [text for row in stages if (text := problem(row, connection.run)) is not None],
+        "problems": [
+            *(text for row in stages if (text := problem(row, connection.run)) is not None),
+            *outages(connection, rules.partitions, verifiers, time.time_ns() // 1_000_000),
+        ],
         "waiting": list(waits(view, rules, members)),
         "members": [member._asdict() for member in members],
         "stages": stages,

@@ -14,6 +14,7 @@ import redis
 from pipeline.domain import events as e
 from pipeline.domain.topology import StageName, Topic
 from pipeline.domain.vocabulary import DiscardReason, Failure, FinishReason, Grading, Purpose
+from pipeline.history.status import status_of
 from pipeline.local import Services
 from pipeline.prompts import task
 from pipeline.store.format import Array, Payload, encode
@@ -207,6 +208,16 @@ def test_an_exception_and_a_timeout_leave_responses_ungraded(services: Services,
     assert second.grading_attempts == 1 and second.grading_ms >= 200
     health = served.work.judges["slow"].health.total
     assert (health.calls, health.responses, health.failures, health.timeouts) == (1, 1, 1, 1)
+
+
+def test_an_outage_shows_in_status_although_no_group_ends(services: Services, run_name: str, tmp_path: Path):
+    rig = Rig(services, run_name, tmp_path, verifiers={"judge": READY})
+    scored(rig, [generated(rig, slot, "raise", verifiers=["judge"]) for slot in range(4)])
+    status = status_of(rig.connection, rig.rules, rig.store, rig.started.config.verifiers)
+    assert status["groups_opened"] == 0 and status["problems"] == [
+        "verifier judge: 4 of 4 calls failed in the last 60 s: "
+        "verifier 'judge' raised RuntimeError: the judge is on strike"
+    ]
 
 
 def test_a_reward_is_the_weighted_sum_and_its_components_are_kept(services: Services, run_name: str, tmp_path: Path):
