@@ -68,7 +68,7 @@ class Episodes:
         asked = EpisodeRequest(
             request.response_id, request.text, request.token_ids, request.group_seed, request.greedy, request.metadata
         )
-        episode = await clock.step("start", lambda: self._environment.start(asked))
+        episode = await clock.step("start", lambda: self._environment.start(asked), self._close)
         try:
             observed = played.wrote(_opening(episode))
             while not observed.done and not self._is_over(request, played):
@@ -98,11 +98,11 @@ class _Clock:
         self._limits = limits
         self._end = asyncio.get_running_loop().time() + limits.episode_timeout_s
 
-    async def step(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
-        """A call of the environment. Raises Broken."""
+    async def step(self, what: str, call: Callable[[], Awaitable[T]], unwanted: Callable[[T], None] | None = None) -> T:
+        """A call of the environment; `unwanted` takes what it returns too late. Raises Broken."""
         own, left = self._limits.step_timeout_s, self._left()
         try:
-            return await within(call(), min(own, left))
+            return await within(call(), min(own, left), unwanted)
         except _Late:
             if own <= left:
                 raise Broken(Failure.TIMEOUT, f"the environment's {what} took over {own:g} s") from None
@@ -117,6 +117,8 @@ class _Clock:
             return await within(call, self._left())
         except _Late:
             raise self._over() from None
+        except _Cancelled:
+            raise Refused(Failure.ABORTED, "the engine cancelled the call") from None
         except Exception as error:
             raise Refused(Failure.ENV_FAILED, f"the engine raised {type(error).__name__}: {error}") from error
 
@@ -135,14 +137,15 @@ class _Cancelled(Exception):
     """A call was cancelled from inside."""
 
 
-async def within(call: Awaitable[T], seconds: float) -> T:
-    """What a call returns. Raises _Late after that time, also if the call is deaf to cancellation."""
+async def within(call: Awaitable[T], seconds: float, unwanted: Callable[[T], None] | None = None) -> T:
+    """What a call returns. Raises _Late after that time, also if the call is deaf to cancellation; what it returns
+    then goes to `unwanted`."""
     task = asyncio.ensure_future(call)
-    task.add_done_callback(_look_at)
     try:
         await asyncio.wait((task,), timeout=seconds)
     finally:
         if not task.done():
+            task.add_done_callback(partial(_look_at, unwanted))
             task.cancel()
     if not task.done():
         raise _Late
@@ -151,10 +154,10 @@ async def within(call: Awaitable[T], seconds: float) -> T:
     return task.result()
 
 
-def _look_at(task: asyncio.Future[Any]) -> None:
+def _look_at(unwanted: Callable[[T], None] | None, task: asyncio.Future[T]) -> None:
     """What a call raises after its time is nobody's business any more."""
-    if not task.cancelled():
-        task.exception()
+    if not task.cancelled() and task.exception() is None and unwanted is not None:
+        unwanted(task.result())
 
 
 async def _closed(episode: Any, seconds: float) -> None:

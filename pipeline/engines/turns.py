@@ -63,9 +63,20 @@ class Turns:
             most = min(self._engine.batch, len(self._waiting))
             batch = [turn for turn in (self._waiting.popleft() for _ in range(most)) if not turn[1].done()]
             if batch:
-                call = asyncio.ensure_future(self._call(batch))
-                self._calls.add(call)
-                call.add_done_callback(self._ended)
+                self._begin(batch)
+
+    def _begin(self, batch: Sequence[tuple[SampleRequest, asyncio.Future[Reply]]]) -> None:
+        call = asyncio.ensure_future(self._call(batch))
+        self._calls.add(call)
+        call.add_done_callback(self._ended)
+
+        def answered(_: object) -> None:
+            """A call is cancelled when nobody waits for any of its answers."""
+            if all(answer.done() for _, answer in batch):
+                call.cancel()
+
+        for _, answer in batch:
+            answer.add_done_callback(answered)
 
     def _ended(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)

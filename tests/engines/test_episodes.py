@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -236,6 +237,43 @@ def test_a_deaf_environment_holds_nobody_up():
     assert sample.failed == "timeout"
 
 
+def test_an_episode_that_begins_too_late_is_closed():
+    class Slow(Play):
+        async def start(self, request: EpisodeRequest) -> Play:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(9)
+            return self
+
+    environment = Slow()
+    sample = played(environment, step_timeout_s=0.01)
+    assert (sample.failed, sample.detail) == ("timeout", "the environment's start took over 0.01 s")
+    assert environment.closed == 1
+
+
+def test_a_call_of_the_engine_that_nobody_waits_for_is_cancelled():
+    async def play() -> tuple[Sample, list[str]]:
+        engine = Stuck()
+        made = Episodes(engine, Play(SAY), Limits(**{**_fields(), "episode_timeout_s": 0.02}))
+        await made.load_policy(Path("p"), 0)
+        (sample,) = await made.generate([REQUEST])
+        await made.load_policy(Path("q"), 1)  # which no call stands in the way of
+        return sample, engine.said
+
+    class Stuck(Words):
+        said: ClassVar[list[str]] = []
+
+        async def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Any]:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.said.append("cancelled")
+                raise
+            return []
+
+    sample, said = asyncio.run(play())
+    assert (sample.failed, sample.detail, said) == ("timeout", "the episode took over 0.02 s", ["cancelled"])
+
+
 @pytest.mark.parametrize(
     ("turn", "failure", "detail"),
     [
@@ -243,6 +281,7 @@ def test_a_deaf_environment_holds_nobody_up():
         (lambda: Sample((1,), (0.5,), "x"), "env_failed", "logprobs[0] is 0.5; expected at most 0"),
         (lambda: Sample((1,), (-0.5,), "x", "abort"), "aborted", "the engine aborted it"),
         (lambda: 1 / 0, "env_failed", "the engine raised ZeroDivisionError"),
+        (lambda: _cancels(), "aborted", "the engine cancelled the call"),
     ],
 )
 def test_a_turn_that_the_engine_fails_fails_the_episode(turn: Callable[[], Any], failure: str, detail: str):
@@ -253,6 +292,10 @@ def test_a_turn_that_the_engine_fails_fails_the_episode(turn: Callable[[], Any],
     for policy in ("drop_response", "zero"):
         sample = played(Play(SAY, END), Bad(), on_failure=policy)
         assert sample.failed == failure and detail in (sample.detail or "")
+
+
+def _cancels() -> None:
+    raise asyncio.CancelledError
 
 
 def test_a_wrong_number_of_turns_fails_those_who_asked():
