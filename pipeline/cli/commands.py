@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
-from pipeline.cli import looking, own_runs, services
+from pipeline.cli import looking, own_runs, reporting, services
 from pipeline.cli.common import STATE, fail
 from pipeline.config.errors import ConfigError
 from pipeline.demo.errors import DemoFailed
@@ -45,6 +45,7 @@ app = typer.Typer(
 services.add_to(app)
 own_runs.add_to(app)
 looking.add_to(app)
+reporting.add_to(app)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

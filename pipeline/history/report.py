@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
 from pipeline.history import tables
@@ -37,14 +37,7 @@ def write_report(
 
 def render(view: RunView, audit: Audit | None = None, keys_left: int | None = None, note: str = "") -> str:
     """The report as HTML."""
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2").render(
+    return page("report.html.j2").render(
         view=view,
         audit=audit,
         note=note,
@@ -60,6 +53,18 @@ def render(view: RunView, audit: Audit | None = None, keys_left: int | None = No
         duration=duration,
         plotly=get_plotlyjs(),
     )
+
+
+def page(name: str) -> Template:
+    """A template of this folder."""
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
 
 
 def cards(view: RunView, audit: Audit | None, keys_left: int | None) -> list[Card]:

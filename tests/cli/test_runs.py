@@ -160,3 +160,16 @@ def test_the_live_view_says_what_is_waited_for_and_ctrl_c_ends_it(
         view.send_signal(signal.SIGINT)
         assert view.wait(30) == 0
     assert f"no scheduler is at work: tamis consume scheduler --run {created.run}" in first
+
+
+def test_a_report_of_one_run_and_of_several(tamis: Tamis, write: Callable[..., Path], created: Connection) -> None:
+    other = f"{created.run}b"
+    assert tamis("init", write(run=other)).code == 0
+    answer = tamis("report", created.run)
+    assert (answer.code, answer.out) == (0, f"report-{created.run}.html\n")
+    assert "clean" in Path(f"report-{created.run}.html").read_text()
+    told = json.loads(tamis("report", created.run, other, "--out", "both.html", "--json").out)
+    assert told["runs"] == [created.run, other]
+    assert "At equal generated tokens" in Path(told["report"]).read_text()
+    missing = tamis("report", created.run, "nosuch")
+    assert missing.code == 2 and "tamis runs" in missing.err
