@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.demo.recipe import recipe
+from pipeline.demo.recipe import note_of, recipe
 from pipeline.demo.summary import summarise, told, training_seconds
+from pipeline.demo.tasks import DEFAULT, TASKS, choices
 from pipeline.history.audit import Audit
 from pipeline.history.rows import Gap
 from pipeline.history.view import RunView
@@ -53,3 +54,17 @@ def test_the_recipe_differs_by_its_filter_alone() -> None:
     assert [link["type"] for link in with_filter.pop("filters")["default"]] == ["zero_std"]
     assert [link["type"] for link in without.pop("filters")["default"]] == ["no_filter"]
     assert with_filter == without
+
+
+def test_the_walk_is_played_with_an_environment_whose_broken_episodes_are_filtered() -> None:
+    with_filter, without = (recipe("a", 1, 5, filtered, "walk") for filtered in (True, False))
+    assert [link.type for link in with_filter.chain("walk")] == ["drop_flag", "zero_std"]
+    assert [link.type for link in without.chain("walk")] == ["drop_flag"]
+    assert with_filter.environment is not None and with_filter.environment.on_failure == "zero"
+    assert (with_filter.redundancy, with_filter.assembly.count, with_filter.publication) == (1, "any", "refresh")
+    assert "random weights" in note_of(with_filter) and "warm-started" in note_of(recipe("a", 1, 5, True))
+
+
+def test_every_task_is_explained() -> None:
+    assert [line.partition(":")[0] for line in choices()] == ["sorting", "walk"]
+    assert all(len(line) > 20 for line in choices()) and DEFAULT in TASKS
