@@ -37,7 +37,7 @@ class ImportanceWeight(Section):
 class Correction(Section):
     """Where trainer and sampler see a token too differently it leaves the loss; the others may be weighed. Rows whose
     sequence ratio is below `catastrophic` (such as 1e-3) leave it whole. `denominator`: the mask whose tokens and rows
-    the loss is divided by. Without filters and weight it only measures."""
+    the loss is divided by. Without any it measures."""
 
     filters: Many[CorrectionFilter] = ()
     weight: ImportanceWeight | None = None
