@@ -1,37 +1,22 @@
 """The monitor process: follows the run and serves its numbers to Prometheus. Its state is rebuilt from the log."""
 
-import os
 import sys
 import time
-from wsgiref.simple_server import WSGIServer
 
 import structlog
-from prometheus_client import start_http_server
 
-from pipeline.config.errors import ConfigError
-from pipeline.history.watch import Watch
-from pipeline.metrics import registry
+from pipeline.history.watch import MONITORED, Watch
+from pipeline.metrics.run import registry
+from pipeline.metrics.server import metrics_server
 from pipeline.process import Process, run_consumer
 
 log = structlog.get_logger(__name__)
 
 
-def metrics_server(watch: Watch) -> WSGIServer | None:
-    """Serves the watched numbers at TAMIS_METRICS_PORT, if that is set."""
-    port = os.environ.get("TAMIS_METRICS_PORT")
-    if not port:
-        return None
-    try:
-        return start_http_server(int(port), registry=registry(watch.view, watch.lock))[0]
-    except (OSError, ValueError) as error:
-        message = f"{port} can't be listened at ({error}); name another port"
-        raise ConfigError.of("metrics_port", message, where="TAMIS_METRICS_PORT") from error
-
-
 def serve(process: Process) -> int:
     """Watch until told to stop, or until the run is drained."""
-    watch = Watch(process.connection, process.store())
-    server = metrics_server(watch)
+    watch = Watch(process.connection, process.store(), topics=MONITORED, rules=process.rules)
+    server = metrics_server(registry(watch.view, watch.lock))
     watch.start()
     step = -1
     try:

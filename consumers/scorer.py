@@ -4,13 +4,16 @@ import sys
 
 from pipeline.log.hooks import Hooks
 from pipeline.log.serving import ServingLoop
+from pipeline.metrics import own
 from pipeline.process import Process, run_consumer
+from pipeline.verifiers.metrics import HealthCollector
 from pipeline.verifiers.serving import Scorer
 
 
 def serve(process: Process) -> int:
     """Judge until told to stop."""
     work = Scorer(process.config, process.store(), process.settings.concurrency)
+    own.REGISTRY.register(HealthCollector([judge.health for judge in work.judges.values()]))
     loop = ServingLoop(process.connection, work, process.rules, Hooks(heartbeat=process.heartbeat))
     return loop.run(process.stopping, process.until_finished)
 

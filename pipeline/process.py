@@ -23,6 +23,8 @@ from pipeline.health import Heartbeat
 from pipeline.log.client import Connection
 from pipeline.log.codec import Members
 from pipeline.log.errors import Fenced, LogError
+from pipeline.metrics import own
+from pipeline.metrics.server import metrics_server
 from pipeline.runs import connection_of, open_run, store_of
 from pipeline.store.errors import StoreError
 
@@ -71,6 +73,8 @@ def run_consumer(name: str, serve: Callable[[Process], int]) -> int:
         run = open_run(connection)
         structlog.contextvars.bind_contextvars(consumer=name, slot=settings.slot, run=connection.run)
         calm_collector()
+        if name != "monitor":  # which serves the run's
+            metrics_server(own.REGISTRY)
         return serve(
             Process(settings, connection, run.started, run.config, run.rules, Members(), stopping, until_finished)
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from pipeline.demo.errors import ProcessFailed
+from pipeline.metrics.server import PORT
 
 STOP_S: Final = 6.0
 DEATHS_IN_A_ROW: Final = 5
@@ -115,10 +116,13 @@ class Processes:
     def _spawn(self, role: Role) -> subprocess.Popen[bytes]:
         alive = self._life_of(role)
         alive.unlink(missing_ok=True)
+        environment = {**os.environ, **self.environment, "TAMIS_SLOT": role.slot, "TAMIS_HEARTBEAT": str(alive)}
+        if role.consumer != "monitor":  # a port is for one of them
+            environment.pop(PORT, None)
         with self.log_of(role).open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", f"consumers.{role.consumer}", "--until-finished"],
-                env={**os.environ, **self.environment, "TAMIS_SLOT": role.slot, "TAMIS_HEARTBEAT": str(alive)},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

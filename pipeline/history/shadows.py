@@ -22,6 +22,17 @@ class Shadow:
     only_here: int = 0
     only_there: int = 0
 
+    @property
+    def table(self) -> dict[tuple[str, str], int]:
+        """Groups by what the shadow said and what was decided."""
+        rejects = self.asked - self.accepts
+        return {
+            ("accept", "accepted"): self.accepts - self.only_there,
+            ("accept", "rejected"): self.only_there,
+            ("reject", "accepted"): self.only_here,
+            ("reject", "rejected"): rejects - self.only_here,
+        }
+
 
 @dataclass(slots=True)
 class ShadowTally:

@@ -7,19 +7,16 @@ from collections.abc import Collection
 from typing import Any
 
 from pipeline.domain.rules import Rules
-from pipeline.domain.topology import READS, StageName, partitions
 from pipeline.domain.vocabulary import Category
 from pipeline.history.domain_counts import DomainCounts
+from pipeline.history.lags import lags
 from pipeline.history.outages import outages
 from pipeline.history.shadows import shadow_rows
 from pipeline.history.view import RunView
 from pipeline.history.waiting import waits
 from pipeline.history.watch import read_view
-from pipeline.log.admin import committed_offsets
 from pipeline.log.client import Connection
 from pipeline.log.members import members_of
-from pipeline.log.reader import watermarks
-from pipeline.log.topics import topic_name
 from pipeline.store.payloads import PayloadStore
 
 
@@ -91,28 +88,6 @@ def domain_row(name: str, counts: DomainCounts, view: RunView, rules: Rules) -> 
             if many
         ],
     }
-
-
-def lags(connection: Connection, rules: Rules) -> list[dict[str, Any]]:
-    """What is there, and what is handled, by stage and partition. A lag of 1 or 2 may be a transaction's marker."""
-    rows = []
-    for stage in StageName:
-        inputs = range(partitions(READS[stage], rules))
-        there = watermarks(connection, topic_name(connection.run, READS[stage]), inputs)
-        for partition, committed in sorted(committed_offsets(connection, stage, rules).items()):
-            first, end = there[partition]
-            rows.append(
-                {
-                    "stage": stage.value,
-                    "topic": READS[stage].value,
-                    "partition": partition,
-                    "first": first,
-                    "committed": committed if committed >= 0 else None,
-                    "end": end,
-                    "lag": end - committed if committed >= 0 else None,
-                }
-            )
-    return rows
 
 
 def problem(row: dict[str, Any], run: str) -> str | None:

@@ -17,6 +17,7 @@ from pipeline.history.group_counts import GroupCounts, count
 from pipeline.history.progress import Progress
 from pipeline.history.rows import Gap, Moment, Note, Phase, RedisPoint
 from pipeline.history.series import Series, Spread
+from pipeline.history.snapshots_seen import SnapshotsSeen
 
 MOMENT_MS: Final = 1_000
 GAP_MS: Final = 10_000
@@ -46,6 +47,9 @@ class RunView:
     failures: list[Note] = field(default_factory=list)
     starvation: list[Note] = field(default_factory=list)
     starved: dict[tuple[str, str], int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+    snapshots: SnapshotsSeen = field(default_factory=SnapshotsSeen)
+    lags: dict[str, int] = field(default_factory=dict)
     takeovers: list[Note] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     _ledger_ms: int | None = None
@@ -64,6 +68,9 @@ class RunView:
                 count(self.dropped, event.reason, len(event.keys))
             case Topic.DROPS if isinstance(event, e.RunFinished):
                 self.drained_copies += 1
+            case Topic.SNAPSHOTS if isinstance(event, e.SnapshotChunk):
+                self.snapshots.note(record_timestamp_ms, event)
+                return
             case Topic.DEAD_LETTERS if isinstance(event, e.DeadLettered):
                 count(self.dead_letters, event.reason)
             case _:
@@ -137,6 +144,7 @@ class RunView:
                 self.groups.begin(self.rules)
                 self.progress.evaluation_filter.begin(event.config)
             case e.StageFailed():
+                count(self.failed, event.stage)
                 self._take_down(self.failures, at_ms, f"{event.stage}: {event.detail}")
             case e.StarvationRaised():
                 self._take_down(self.starvation, at_ms, f"{event.domain}: {event.cause} ({event.advice})")

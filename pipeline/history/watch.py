@@ -8,17 +8,22 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipeline.domain.rules import Rules
 from pipeline.domain.topology import Topic
+from pipeline.history.lags import lag_by_stage
 from pipeline.history.view import RunView
 from pipeline.log.client import Connection
 from pipeline.log.codec import Poison
+from pipeline.log.errors import LogError
 from pipeline.log.reader import Record, read_topic
 from pipeline.store.errors import StoreError
 from pipeline.store.payloads import PayloadStore
 
 TOPICS = (Topic.LEDGER, Topic.GROUPS, Topic.DISCARDS, Topic.DROPS, Topic.DEAD_LETTERS)
 Positions = dict[Topic, dict[int, int]]
+MONITORED = (*TOPICS, Topic.SNAPSHOTS)
 SAMPLE_S = 1.0
+LAG_S = 10.0
 JOIN_S = 2.0
 
 
@@ -35,6 +40,9 @@ class Watch:
     """What `view` has seen already."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     errors: list[Exception] = field(default_factory=list)
+    topics: tuple[Topic, ...] = TOPICS
+    rules: Rules | None = None
+    """Of the run, if the lag of its stages is to be watched as well."""
     redis_problem: str | None = None
     """Why Redis couldn't be asked a moment ago; the run waits meanwhile."""
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -42,9 +50,11 @@ class Watch:
 
     def start(self) -> None:
         """Begin to follow."""
-        for topic in TOPICS:
+        for topic in self.topics:
             self._threads.append(threading.Thread(target=self._follow, args=(topic,), daemon=True))
         self._threads.append(threading.Thread(target=self._sample, daemon=True))
+        if self.rules is not None:
+            self._threads.append(threading.Thread(target=self._lags, args=(self.rules,), daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -63,6 +73,17 @@ class Watch:
                     _note(self.view, record)
         except Exception as error:  # shown by whoever watches: a view that stands still must say so
             self.errors.append(error)
+
+    def _lags(self, rules: Rules) -> None:
+        while True:
+            try:
+                found = lag_by_stage(self.connection, rules)
+            except LogError:
+                found = {}  # a broker that is away is seen by those who follow
+            with self.lock:
+                self.view.lags = found
+            if self._stopped.wait(LAG_S):
+                return
 
     def _sample(self) -> None:
         while not self._stopped.wait(SAMPLE_S):

@@ -29,6 +29,7 @@ from pipeline.log.restore import Interrupted, Restorer, committed_positions
 from pipeline.log.snapshots import Snapshots
 from pipeline.log.topics import topic_name
 from pipeline.log.transaction import Message, Sink
+from pipeline.metrics import own
 
 POLL_S: Final = 0.1
 LAZY_S: Final = 1.0
@@ -167,6 +168,7 @@ class Loop:
         for lane in self._lanes.values():
             lane.forget_dead()
         positions = {lane.partition: lane.position for lane in self._lanes.values()}
+        own.handled(self._stage.name.value, records, outputs)
         self._hooks.committed(Committed(records, outputs, dead, snapshots, time.perf_counter() - started, positions))
 
     def _restore(self, partitions: Sequence[int]) -> None:
@@ -182,6 +184,7 @@ class Loop:
             return
         self._membership.start({lane.partition: lane.position for lane in self._lanes.values()})
         self._passed_on = self._is_over()
+        own.restored(self._stage.name.value, time.perf_counter() - started)
         log.info(
             "restored",
             stage=self._stage.name.value,

@@ -22,6 +22,7 @@ from pipeline.log.reader import read_topic
 from pipeline.log.restore import Interrupted, committed_positions
 from pipeline.log.topics import topic_name
 from pipeline.log.transaction import Message, Sink
+from pipeline.metrics import own
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Seat:
     def restore(self) -> tuple[Position, list[Entry]] | None:
         """Where the last member stood, and all records since; None if the seat was lost meanwhile. Reading goes on
         after them."""
+        started = time.perf_counter()
         try:
             found = committed_positions(
                 self._membership.consumer, self._connection, self._stage, [0], self._keep_alive
@@ -94,6 +96,7 @@ class Seat:
         except Interrupted:
             return None
         self._membership.start({0: entries[-1].offset + 1 if entries else found.offset})
+        own.restored(self._stage.value, time.perf_counter() - started)
         notes = {name: int(value) for name, value in parse_metadata(found.metadata).extra}
         return Position(found.offset, notes), entries
 
@@ -113,6 +116,7 @@ class Seat:
             self._sink.produce(messages)
             offsets = [TopicPartition(self._topic, 0, position.offset, metadata)]
             self._sink.send_offsets(offsets, self._membership.metadata())
+        own.handled(self._stage.value, 0, len(messages))
 
     def standing(self) -> Standing:
         """How this process stands in its stage."""

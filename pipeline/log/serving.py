@@ -30,6 +30,7 @@ from pipeline.log.topics import topic_name
 from pipeline.log.tracker import Tracker
 from pipeline.log.transaction import Sink
 from pipeline.log.work import Job, Work
+from pipeline.metrics import own
 
 IDLE_S: Final = 0.1
 BUSY_S: Final = 0.005
@@ -127,6 +128,7 @@ class ServingLoop:
         records, outputs, dead = holding.records, len(holding.outbox), holding.intake.forget_dead()
         holding.committed()
         where = {position.partition: position.offset for position in positions}
+        own.handled(self._work.name.value, records, outputs)
         self._hooks.committed(Committed(records, outputs, dead, 0, time.perf_counter() - started, where))
         if holding.is_over:
             self._hooks.finished()
@@ -140,6 +142,7 @@ class ServingLoop:
     def _assign(self, partitions: Sequence[int]) -> None:
         """Go on in new partitions from what is committed; pinned records come first."""
         consumer, stage, intake = self._membership.consumer, self._work.name, self._holding.intake
+        started = time.perf_counter()
         try:
             found = committed_positions(consumer, self._connection, stage, partitions, self._keep_alive)
             trackers = [Tracker(p.partition, p.offset, parse_metadata(p.metadata)) for p in found]
@@ -150,6 +153,7 @@ class ServingLoop:
         self._holding.hold(trackers)
         self._membership.start({t.partition: t.position for t in trackers})
         self._paused = False
+        own.restored(stage.value, time.perf_counter() - started)
         self._background.call(self._work.take, pinned)
         log.info("assigned", stage=stage.value, positions={t.partition: t.position for t in trackers})
         self._hooks.assigned(sorted(self._holding.trackers))

@@ -28,6 +28,7 @@ from pipeline.log.client import Connection, transactional_producer
 from pipeline.log.crash import crash_point
 from pipeline.log.errors import FENCING, REFUSED, Aborted, Fatal, Fenced
 from pipeline.log.watchdog import Watchdog
+from pipeline.metrics import own
 
 DEADLINE_S: Final = 10.0
 """For one transaction's calls together; longer than the broker lets a transaction live."""
@@ -54,6 +55,7 @@ class Sink:
 
     def __init__(self, connection: Connection, stage: StageName) -> None:
         self._connection, self._stage = connection, stage
+        own.start(stage.value)
         self._crash = crash_point(stage.value)
         self._watchdog = Watchdog(stage.value)
         self._deadline = time.monotonic() + INIT_DEADLINE_S
@@ -79,10 +81,12 @@ class Sink:
         self._deadline = time.monotonic() + DEADLINE_S
         self._renew_after_outage()
         self._call("begin_transaction", lambda _: self._producer.begin_transaction())
+        begun = time.perf_counter()
         try:
             self._crash("begun")
             yield
             self._call("commit_transaction", self._producer.commit_transaction)
+            own.committed(self._stage.value, time.perf_counter() - begun)
         except (Aborted, Fenced, Fatal):
             raise
         except BaseException:
@@ -123,6 +127,7 @@ class Sink:
 
     def abort(self) -> None:
         """Undo the open transaction."""
+        own.aborted(self._stage.value)
         self._deadline = max(self._deadline, time.monotonic() + DEADLINE_S / 2)
         self._call("abort_transaction", self._producer.abort_transaction)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline import health
 from pipeline.domain import events as e
@@ -125,23 +126,38 @@ def test_offsets_that_are_gone_stop_it_and_recover_brings_them_back(
     assert json.loads(tamis("status", created.run, "--json").out)["problems"] == []
 
 
-def test_the_monitor_serves_metrics(created: Connection, consume: Consume) -> None:
+def test_every_process_serves_metrics(created: Connection, consume: Consume) -> None:
+    ports = [free_port(), free_port()]
+    processes = [
+        consume(stage, "--run", created.run, TAMIS_METRICS_PORT=str(port))
+        for stage, port in zip(("monitor", "scheduler"), ports, strict=True)
+    ]
+
+    def sample(index: int, name: str, **labels: str) -> float | None:
+        assert processes[index].process.poll() is None, processes[index].said()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{ports[index]}/metrics", timeout=5) as answer:
+                text = str(answer.read().decode())
+        except OSError:
+            return None
+        samples = [s for family in text_string_to_metric_families(text) for s in family.samples if s.name == name]
+        return next((s.value for s in samples if s.labels == labels), None)
+
+    eventually(lambda: sample(0, "tamis_steps") == 3, "the run's steps")
+    rejected = {"domain": "a", "category": "low_information", "reason": "zero_std", "filter": "zero_std"}
+    assert sample(0, "tamis_groups_rejected_total", **rejected) == 0
+    eventually(lambda: sample(1, "tamis_restores_total", stage="scheduler") == 1, "the scheduler's restore")
+    eventually(lambda: (sample(1, "tamis_transactions_total", stage="scheduler") or 0) > 1, "its transactions")
+    assert (sample(1, "tamis_records_handled_total", stage="scheduler") or 0) > 1
+    assert sample(1, "tamis_transactions_aborted_total", stage="scheduler") == 0
+    eventually(lambda: sample(0, "tamis_lag_records", stage="trainer"), "the lag of the trainer, which doesn't run")
+    assert [process.end(signal.SIGTERM) for process in processes] == [0, 0]
+
+
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    monitor = consume("monitor", "--run", created.run, TAMIS_METRICS_PORT=str(port))
-
-    def scraped() -> str:
-        assert monitor.process.poll() is None, monitor.said()
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
-    text = eventually(lambda: found if "tamis_steps 3.0" in (found := scraped()) else "", "the run's steps")
-    assert 'tamis_groups_rejected_total{reason="zero_std"} 0.0' in text
-    assert monitor.end(signal.SIGTERM) == 0
+        return int(free.getsockname()[1])
 
 
 def test_who_works_and_who_stands_by_is_well_and_ends_within_5_s(

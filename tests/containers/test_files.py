@@ -10,11 +10,13 @@ import yaml
 
 from pipeline.cli.common import STAGES
 from pipeline.config import load
-from pipeline.demo.recipe import STEPS, recipe
+from pipeline.demo.recipe import recipe
+from pipeline.demo.tasks import TASKS
 from pipeline.local.docker import KAFKA_IMAGE, REDIS_IMAGE
 from pipeline.local.kafka_settings import broker_settings
 from pipeline.local.redis_server import redis_options
 from pipeline.local.services import GIB
+from pipeline.metrics.declared import METRICS
 from tests.containers.files import DASHBOARD, DOCKERFILE, PROMETHEUS, ROOT, SERVICES, TORCH, pins, version
 
 CONSUMERS = {name: SERVICES[name] for name in STAGES}
@@ -77,7 +79,7 @@ def test_redis_never_evicts_and_keeps_its_data() -> None:
 
 
 def test_compose_runs_the_demo() -> None:
-    assert load(ROOT / "examples" / "demo.yaml") == recipe("demo", 1, STEPS, True)
+    assert load(ROOT / "examples" / "demo.yaml") == recipe("demo", 1, TASKS["sorting"].steps, True)
     command = SERVICES["init"]["command"]
     assert command.startswith("tamis init /config/${TAMIS_CONFIG:-demo.yaml} --if-missing")
 
@@ -95,8 +97,7 @@ def test_prometheus_asks_every_consumer() -> None:
 
 
 def test_the_dashboard_asks_for_metrics_that_exist() -> None:
-    declared = NAME.findall((ROOT / "pipeline" / "metrics.py").read_text())
-    known = {*declared, *(f"{name}_total" for name in declared)}
+    known = {f"{metric.name}_total" if metric.kind == "counter" else metric.name for metric in METRICS}
     asked = {
         name for panel in DASHBOARD["panels"] for target in panel["targets"] for name in NAME.findall(target["expr"])
     }
