@@ -1,4 +1,5 @@
-"""The ports that users implement: engine, environment, verifier, prompt source, learner.
+"""The ports that users implement: engine, environment, verifier, prompt source, learner; and the types of their own
+filters, predicates of single responses, and selectors.
 
 Each is named in the configuration by a dotted path (`module:factory`) and built once in the process that needs it.
 Nothing here imports Kafka, Redis or torch.
@@ -12,6 +13,12 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from typing_extensions import Buffer
+
+from pipeline.domain.events import Member as Member
+from pipeline.domain.filters.custom import Filter as Filter
+from pipeline.domain.filters.custom import Opinion as Opinion
+from pipeline.domain.selection.custom import Candidate as Candidate
+from pipeline.domain.selection.custom import Selector as Selector
 
 FinishReason = Literal["stop", "length", "abort"]
 Failure = Literal["timeout", "env_failed", "aborted", "empty", "too_long", "payload_expired"]
@@ -234,6 +241,26 @@ class Verifier(Protocol):
 
     async def score(self, requests: Sequence[ScoreRequest]) -> Sequence[Score | float | None]:
         """One answer for each request, in order: a Score, or just its value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A response as a predicate of the response filter sees it. `tokens`: its length; `reward`: None if it has none."""
+
+    text: str
+    token_ids: Sequence[int]
+    tokens: int
+    finish_reason: str
+    reward: float | None
+    metadata: Mapping[str, Any]
+
+
+class Predicate(Protocol):
+    """Keeps single responses out of their groups: the response is replaced."""
+
+    def __call__(self, judged: Judged, /) -> bool:
+        """True rejects."""
         ...
 
 

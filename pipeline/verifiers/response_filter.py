@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pipeline import plugins
@@ -19,19 +18,7 @@ from pipeline.config.predicates import (
     Truncated,
 )
 from pipeline.domain.vocabulary import FinishReason
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A response as predicates see it. `token_ids` is empty unless a predicate needs it."""
-
-    text: str
-    token_ids: Sequence[int]
-    tokens: int
-    finish_reason: str
-    reward: float | None
-    metadata: Mapping[str, Any]
-
+from pipeline.sdk import Judged
 
 Rejects = Callable[[Judged], str | None]
 """Why a response is rejected; None: it isn't."""

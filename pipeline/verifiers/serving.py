@@ -23,13 +23,13 @@ from pipeline.domain.topology import Output, StageName, Topic
 from pipeline.domain.vocabulary import DiscardReason, Failure, Purpose
 from pipeline.log.backoff import Backoff
 from pipeline.log.work import Answer, Job, Publish
-from pipeline.sdk import ScoreRequest
+from pipeline.sdk import Judged, ScoreRequest
 from pipeline.store.errors import StoreUnreachable
 from pipeline.store.payloads import PayloadStore
 from pipeline.verifiers import verdict as v
 from pipeline.verifiers.admission import Case, Settled, admit, response_of
 from pipeline.verifiers.judge import Given, Judge
-from pipeline.verifiers.response_filter import Judged, Raised, ResponseFilter
+from pipeline.verifiers.response_filter import Raised, ResponseFilter
 from pipeline.verifiers.returned import Outcome
 
 ADMIT: Final = 1_024

@@ -58,3 +58,15 @@ def rejects_bad(seed: int, options: Mapping[str, Any]) -> Any:
         return "odd" if judged.text == "odd" else "bad" in judged.text
 
     return predicate
+
+
+class Touchy:
+    """A custom group filter that breaks on a group without tokens."""
+
+    def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
+        """It takes none."""
+
+    def __call__(self, members: Sequence[Any]) -> bool:
+        if not any(member.response_tokens for member in members):
+            raise ValueError("no tokens at all")
+        return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pipeline.domain.events import Member
 from pipeline.domain.filters.finding import Finding, GroupFilter
@@ -21,12 +22,19 @@ class Opinion:
     threshold: float | None = None
 
 
-Custom = Callable[[Sequence[Member]], "bool | Opinion"]
-Customs = Callable[[FilterRule], Custom]
+class Filter(Protocol):
+    """Decides by a group's members whether it is trained on."""
+
+    def __call__(self, members: Sequence[Member], /) -> bool | Opinion:
+        """True, or an Opinion with `keep`, keeps the group. Neither order nor place of a member counts."""
+        ...
+
+
+Customs = Callable[[FilterRule], Filter]
 """Gives the callable that a rule of type `custom` names."""
 
 
-def custom(rule: FilterRule, judge: Custom) -> GroupFilter:
+def custom(rule: FilterRule, judge: Filter) -> GroupFilter:
     """Rejects what the callable says. An exception, or an answer of another type, is a decision by `on_error`: reject
     (filter_error), keep, or raise (reject, and end the run)."""
     factory, on_error = str(rule.args["factory"]), str(rule.args["on_error"])
