@@ -297,7 +297,8 @@ class Scheduler:
         """Everything that the state calls for now, while the run is not closing."""
         if state.policy is None:
             return
-        over = state.steps_done >= self.rules.steps or 0 <= state.last_call < state.steps_done
+        called = 0 <= state.last_call < state.steps_done and not self._has_kept(state)
+        over = state.steps_done >= self.rules.steps or called
         yield from evaluation.start_if_due(state, self.rules, len(self.eval_places), over, at)
         yield from evaluation.finish(state, at)
         yield from evaluation.open_prompts(state, self.rules, self.eval_issuer, self.eval_places, at)
@@ -308,6 +309,11 @@ class Scheduler:
             yield from self._fill(state, at)
             if state.closing is None:
                 yield from self._starve(state, at)
+
+    def _has_kept(self, state: Run) -> bool:
+        """Whether, after the last call, the pool may have more than one batch: a window with refill may keep that."""
+        waiting = state.untrained() + sum([s.pool for s in state.shares.values()])
+        return self.rules.selection is not None and self.rules.selection.refill and waiting > 0
 
     def _fill(self, state: Run, at: int) -> Iterator[Output]:
         """Open training groups while there is room, the domains in turn."""

@@ -87,6 +87,10 @@ class WindowBatcher(Forming[WindowPool]):
             if not stale:
                 yield self._take(state, None, at)
             yield from self._select_whole(state, at)
+        if state.last_call and self._may_form(state):
+            yield from self._expire_stale(state, self._waiting(state), at)
+            if any(self._waiting(state)):
+                yield from self._form_short(state, ShortReason.SOURCE_EXHAUSTED, at)
 
     def _is_filled(self, state: WindowPool) -> bool:
         """Without refill the pool has what one window kept, and that is a batch."""

@@ -48,8 +48,9 @@ def _in_training(view: RunView, rules: Rules) -> Iterator[str]:
         yield f"{batches} formed {'batches wait' if batches > 1 else 'batch waits'} for the trainer"
         return
     lacking = [f"{counts.open} open of {name}" for name, counts in view.groups.domains.items() if counts.open]
-    wanted = sum(domain.quota for domain in rules.domains)
+    wanted = f"a batch of {sum(domain.quota for domain in rules.domains)}"
+    if rules.selection is not None:
+        wanted = f"a window of {rules.selection.window}"
     yield (
-        f"the trainer waits for a batch of {wanted} groups: {progress.pooled} are accepted, "
-        f"{', '.join(lacking) or 'none is open'}"
+        f"the trainer waits for {wanted} groups: {progress.pooled} are accepted, {', '.join(lacking) or 'none is open'}"
     )

@@ -20,7 +20,7 @@ BUILTINS = (
     "__import__", "breakpoint", "compile", "eval", "exec", "exit", "globals", "hash", "id", "input", "locals", "open",
     "print", "vars",
 )  # fmt: skip
-INTEGERS = ("kept", "of", "open", "payload_bytes", "quota")
+INTEGERS = ("kept", "of", "open", "payload_bytes", "pool", "quota")
 """Fields that the builtin sum may add up; `len(...)` may be too. Floats are added by math.fsum."""
 ORDERING = ("dict", "enumerate", "filter", "fromkeys", "iter", "join", "list", "map", "next", "pop", "tuple", "zip")
 """Calls that take the members of a set in their order; `sorted`, `len`, `in` and `==` don't depend on it."""

@@ -124,6 +124,17 @@ def test_a_skipped_step_starts_the_evaluation_that_is_due() -> None:
     assert [s.step for s in only(feed(*skip), e.EvaluationStarted)] == [2]
 
 
+def test_after_the_last_call_the_run_goes_on_while_the_pool_has_kept_groups() -> None:
+    feed = Feed(Scheduler(rules(steps=9, selection=settings(3, True)), Source(3), None))
+    groups = opened_in(feed(started()))
+    assert len(only(feed(*map(accepted, groups)), e.StarvationRaised)) == 1
+    feed(formed(1, *groups[:2]))
+    assert only(feed(trained_on(1)), e.RunClosing) == []
+    feed(formed(2, groups[2]))
+    (closing,) = only(feed(trained_on(2)), e.RunClosing)
+    assert closing.outcome is Outcome.COMPLETED
+
+
 # --------------------------------------------------------------------------------------------------------- the ledger
 
 

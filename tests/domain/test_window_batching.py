@@ -345,3 +345,21 @@ def test_own_code_that_nobody_built_is_refused() -> None:
     rule = FilterRule("custom", {"factory": "my:code", "options": {}, "on_error": "reject"})
     with pytest.raises(ValueError, match="nobody built"):
         batcher(rules(selection=settings(None, custom=rule)))
+
+
+def test_after_the_source_s_end_all_that_was_kept_is_trained_on_batch_by_batch() -> None:
+    feed = batching(settings(SelectionRules(), 9), max_staleness=2)
+    stand(feed, *[1.0] * 5)
+    assert batches(feed(starved(StarvationCause.SOURCE_EXHAUSTED))) == [["0@0", "1@0"], ["2@0", "3@0"]]
+    outputs = feed(trained(1), trained(2))
+    (batch,) = only(outputs, e.BatchFormed)
+    assert ([g.group_id for g in batch.groups], batch.short) == (["4@0"], ShortReason.SOURCE_EXHAUSTED)
+    assert feed(trained(3)) == []
+
+
+def test_what_is_too_old_after_the_source_s_end_expires_and_skips_no_step() -> None:
+    feed = batching(settings(SelectionRules(), 9))
+    stand(feed, *[1.0] * 5)
+    outputs = feed(starved(StarvationCause.SOURCE_EXHAUSTED), trained(1), trained(2))
+    assert [x.group_id for x in only(outputs, e.GroupExpired)] == ["4@0"]
+    assert feed.state.steps_done == 2
