@@ -44,7 +44,10 @@ def dotted(path: Path) -> str:
 
 def shown(value: object) -> str:
     """A value as an error shows it: on one line, not too long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits out
+        return "a number of thousands of digits"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -91,9 +91,11 @@ def _put(tree: Any, path: Path, value: Any, where: str) -> Path:
 def _toml(text: str, name: str) -> Any:
     try:
         tree = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        _plain(tree, (), name)
+    except ConfigError:
+        raise
+    except (ValueError, RecursionError) as error:  # ValueError: no TOML, or a number of thousands of digits
         raise ConfigError.of("not_toml", str(error), where=name) from error
-    _plain(tree, (), name)
     return tree
 
 

@@ -116,7 +116,7 @@ def _yaml(text: str, name: str) -> Any:
 def _toml(text: str, name: str) -> Any:
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError.of("not_toml", str(error), where=name) from error
 
 
