@@ -63,8 +63,9 @@ def _lead(config: DecisionConfig) -> Iterator[Problem]:
     for name, quota in config.ready().items():
         lead, needed = ceil(quota * config.async_ratio) + quota, (1 + config.prefetch) * quota
         if lead < needed:
+            window = f" (windows of {config.window()})" if config.selection is not None else ""
             message = (
-                f"is {config.prefetch}, which needs a lead of {needed} groups of domain {name}; async_ratio "
+                f"is {config.prefetch}, which needs a lead of {needed} groups of domain {name}{window}; async_ratio "
                 f"{config.async_ratio:g} allows {lead}: lower prefetch or raise async_ratio to {config.prefetch}"
             )
             yield Problem("lead_too_small", ("prefetch",), message)

@@ -36,7 +36,7 @@ def never_rejects(config: DecisionConfig) -> Iterator[Problem]:
     """Filters that have no effect, though they look as if they had: a caution."""
     for path, link in _links(config):
         if why := link.never_rejects():
-            message = f"{link.type} never rejects a group: {why}; set a threshold, or take no_filter"
+            message = f"{link.type} never rejects a group: {why}, or take no_filter"
             yield Problem("never_rejects", path, message)
 
 
@@ -49,9 +49,16 @@ def _never_accepts(config: DecisionConfig) -> Iterator[Problem]:
             together = ranges.setdefault(metric, [])
             together.append(alone)
             if _empty([alone]):
-                message = f"keeps no group: {alone[0]:g} to {alone[1]:g} is no range; swap or widen the bounds"
+                message = (
+                    f"keeps no group: no mean of {metric} lies between {alone[0]:g} and {alone[1]:g}; expected "
+                    "the lower bound below the upper one: swap or widen them"
+                )
             elif _empty(together):
-                message = f"and the filters before it have no mean of {metric} in common that they keep; widen a range"
+                low, high = max(r[0] for r in together[:-1]), min(r[1] for r in together[:-1])
+                message = (
+                    f"keeps means of {metric} from {alone[0]:g} to {alone[1]:g}, and what stands before it from "
+                    f"{low:g} to {high:g}; expected a mean that all of them keep: widen one"
+                )
             else:
                 continue
             yield Problem("never_accepts", path, f"{link.type} {message}")
@@ -71,7 +78,8 @@ def _group_of_one(config: DecisionConfig) -> Iterator[Problem]:
         for link in config.chain(name):
             if link.needs_spread:
                 message = (
-                    f"is 1, but the filter {link.type} of domain {name} needs a spread of rewards; expected at least 2"
+                    f"is 1, but the filter {link.type} of domain {name} needs a spread of rewards; expected at "
+                    "least 2: write group_size: 2 or more, or take a filter of means (mean_filter, band) or no_filter"
                 )
                 yield Problem("group_of_one", ("group_size",), message)
 
@@ -79,7 +87,10 @@ def _group_of_one(config: DecisionConfig) -> Iterator[Problem]:
 def _filter_partitions(config: DecisionConfig) -> Iterator[Problem]:
     guarded = any_guard(config.domains, config.guard)
     if guarded and config.filter_partitions > 1:
-        message = f"is {config.filter_partitions}, but a guard must see all groups of its domain; expected 1"
+        message = (
+            f"is {config.filter_partitions}, but a guard must see all groups of its domain; expected 1: write "
+            "filter_partitions: 1, or leave it out"
+        )
         yield Problem("guard_partitions", ("filter_partitions",), message)
     elif config.filter_partitions not in (1, config.partitions):
         message = f"is {config.filter_partitions}; expected 1, or {config.partitions} as partitions"

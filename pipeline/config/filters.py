@@ -21,7 +21,7 @@ class GroupFilter(Section):
         return -inf, inf, True
 
     def never_rejects(self) -> str | None:
-        """Why it could reject no group, if that is so and hardly meant."""
+        """Why it could reject no group, if that is so and hardly meant, and what to write."""
         return None
 
 
@@ -36,6 +36,10 @@ class Provenance(GroupFilter):
 
     type: Literal["provenance"]
     one_version: bool = False
+
+    def never_rejects(self) -> str | None:
+        told = "without one_version it asks only what is asked of every group; write one_version: true"
+        return None if self.one_version else told
 
 
 class DropFlag(GroupFilter):
@@ -78,7 +82,8 @@ class StdFilter(GroupFilter):
     metric: Metric | None = None
 
     def never_rejects(self) -> str | None:
-        return f"std_threshold {self.std_threshold:g} is below any deviation" if self.std_threshold < 0 else None
+        told = f"std_threshold {self.std_threshold:g} is below any deviation; write one such as 0.01"
+        return told if self.std_threshold < 0 else None
 
 
 class MeanFilter(GroupFilter):
@@ -96,7 +101,8 @@ class MeanFilter(GroupFilter):
         return -inf if low is None else low, inf if high is None else high, False
 
     def never_rejects(self) -> str | None:
-        return "it has no threshold" if self.threshold_down is None and self.threshold_up is None else None
+        unbounded = self.threshold_down is None and self.threshold_up is None
+        return "it has no threshold; write threshold_down or threshold_up" if unbounded else None
 
 
 class Band(GroupFilter):
