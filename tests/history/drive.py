@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from pipeline import plugins
 from pipeline.domain import events as e
 from pipeline.domain.assembly import Assembler
 from pipeline.domain.filters.stage import Filter
@@ -78,8 +79,9 @@ class Drive:
         members = Members()
         source = source or Numbers("train", 1000)
         self.stages = [
-            Scheduler(self.rules, source, Numbers("eval", 3), (self.rules.domains[0].name,)), batcher(self.rules),
-            Reaper(members), Assembler(self.rules, members), Filter(self.rules, members), DiscardReaper(),
+            Scheduler(self.rules, source, Numbers("eval", 3), (self.rules.domains[0].name,)),
+            batcher(self.rules, members, plugins.selectors(self.rules)), Reaper(members),
+            Assembler(self.rules, members), Filter(self.rules, members), DiscardReaper(),
         ]  # fmt: skip
         self.lanes = [
             (stage.name, Lane(stage, self.rules, p))

@@ -109,3 +109,25 @@ def test_what_was_never_asked_for_is_not_recorded() -> None:
     assert prompts.size("sort") == 7
     with pytest.raises(NotRecorded):
         prompts.at("sort", 0, 0)
+
+
+RANKED = {
+    "type": "ranked", "strategy": "top_k", "value": 0.5, "metric": "reward_variance", "keep": "largest",
+    "mode": "linear", "eps": 0.01, "include_zero": True, "window": 6, "loss_rescale": "sqrt", "weights": "soft",
+    "variance_stop": True,
+}  # fmt: skip
+CUSTOM = {
+    "type": "custom", "factory": "examples.selector:HalfSolved", "options": {"keep": 3}, "on_error": "raise",
+    "window": 5, "loss_rescale": "none", "variance_stop": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [3, 16, 500])
+@pytest.mark.parametrize("refill", [True, False])
+@pytest.mark.parametrize("selection", [RANKED, CUSTOM], ids=["ranked", "custom"])
+def test_a_selection_is_audited_and_replayed(selection: dict[str, Any], refill: bool, size: int) -> None:
+    drive = driven({"selection": selection | {"refill": refill}}, Numbers("train", size))
+    assert outcome(drive) is Outcome.COMPLETED
+    found = audited(drive)
+    assert (found.violations, found.pending, found.drained) == ([], [], True)
+    assert size < 4 or any(isinstance(r.event(), e.GroupDeselected) for r in drive.records)
