@@ -20,7 +20,7 @@ DECISION_VERSIONS: dict[str, int] = {
     "batcher": 1,
     "reaper": 1,
     "discard-reaper": 1,
-    "trainer": 1,
+    "trainer": 2,
 }
 """Raised when a stage would decide differently on the same input. A run keeps the versions that it was started with."""
 
