@@ -127,7 +127,16 @@ def test_failure_policies_become_those_of_verifiers() -> None:
     assert {name: v["on_failure"] for name, v in verifiers.items()} == {
         "math": "raise", "code": "raise", "judge": "zero",
     }  # fmt: skip
-    assert verifiers["math"]["timeout_s"] == 45.0
+    assert verifiers["math"]["options"] == {"timeout_s": 45}
+    assert {v["factory"].partition(".")[0] for v in verifiers.values()} == {"pipeline"}
+    assert [s.path for s in example("failure_policies").to_write if s.path[0] == "verifiers"] == [
+        ("verifiers", "judge", "options", "model")
+    ]
+
+
+def test_the_verifier_of_a_task_is_carried_over_though_its_prompts_are_not() -> None:
+    verifiers = recorded(example("tasks"))["verifiers"]
+    assert {name: v["on_failure"] for name, v in verifiers.items()} == {"gsm8k": "zero"}
 
 
 WHOLE = """

@@ -30,15 +30,15 @@ def _finish(draft: Draft) -> None:
     if not draft.has("too_long"):
         draft.put("too_long", value="error", origin=f"{WAY}: no prompt is left out silently")
     ask_for_plugins(draft, evaluated=draft.value("evaluation", "every") != 0)
-    for name in rules.VERIFIERS.values():
-        if draft.has("verifiers", name):
-            factory = f"my_package.verifiers:{name.title()}"
-            draft.ask("verifiers", name, "factory", value=factory, what=f"your {name} verifier (pipeline/sdk.py)")
+    if draft.has("verifiers", "judge"):
+        what = "the model that judges; its service is named by TAMIS_JUDGE_URL or options.url"
+        draft.ask("verifiers", "judge", "options", "model", value="my-judge", what=what)
 
 
 ROWS = (
     Row("name", "run", "in lower case", run_name),
     Row("data.seed", "seed", "", whole("seed"), default=17),
+    Row("data.tasks.*.task", "verifiers", "their prompts later", rules.task),
     Row("data.shuffle", "prompts.options.shuffle", "", rules.shuffle, default=True),
     Row("training.num_rollouts", "steps", "", whole("steps", least=1), default=100),
     Row("training.eval_interval", "evaluation.every", "needs held-out data", rules.eval_interval),

@@ -10,9 +10,10 @@ LEARNER = "the learner's own: give it in learner.options"
 HARDWARE = "where and with what a process runs, which decides nothing"
 TRACKING = "what is written down while it runs; here metrics, the log and tamis status"
 TASKS = (
-    "named tasks are prepared by a later release; until then write the task's prompts as JSONL and name them in "
-    "prompts (pipeline.prompts.jsonl:JsonlPrompts). Seed, shuffle and evaluation are carried over"
+    "the prompts of named tasks are prepared by a later release; until then write them as JSONL and name them "
+    "in prompts (pipeline.prompts.jsonl:JsonlPrompts)"
 )
+COUNTS = "how many prompts are drawn, and how they are wrapped, belongs to what prepares them, in a later release"
 
 
 def _rows(fate: Fate, why: str, *keys: str) -> tuple[Row, ...]:
@@ -20,7 +21,7 @@ def _rows(fate: Fate, why: str, *keys: str) -> tuple[Row, ...]:
 
 
 LEFT = (
-    *_rows("later", TASKS, "data.tasks.**"),
+    *_rows("later", COUNTS, "data.tasks.**"),
     *_rows("later", "manifests are adopted by a later release; until then name the prepared JSONL in prompts",
            "data.rl_manifest"),
     *_rows("later", "its records have another form than pipeline.prompts.jsonl:JsonlPrompts reads; a later release "

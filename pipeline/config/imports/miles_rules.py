@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from pipeline.config.imports.answers import At, NotCarried, Setting
 from pipeline.config.imports.foreign import Foreign
+from pipeline.config.imports.miles_left import TASKS
 from pipeline.config.imports.table import Rule
 
 VERIFIERS = {
@@ -16,6 +17,12 @@ VERIFIERS = {
     "OI_MILES_JUDGE_FAILURE_POLICY": "judge",
 }
 """What happens when a verifier fails is an environment variable there."""
+SHIPPED = {
+    "gsm8k": "pipeline.verifiers.gsm8k:Gsm8k",
+    "math": "pipeline.verifiers.math:MathVerify",
+    "code": "pipeline.verifiers.code:CodeTests",
+    "judge": "pipeline.verifiers.llm_judge:LlmJudge",
+}
 
 
 def evaluates(file: Foreign) -> bool:
@@ -134,9 +141,19 @@ def clip(name: str, sign: int) -> Rule:
 def on_failure(at: At) -> Iterator[Setting]:
     """What a failed verifier means: reward 0, or the end."""
     name = VERIFIERS[at.key.rpartition(".")[2]]
+    yield at.set("verifiers", name, "factory", value=SHIPPED[name], note="ours for that")
     yield at.set("verifiers", name, "on_failure", value=at.word("zero", "raise"))
     if name == "math":
-        yield at.set("verifiers", name, "timeout_s", value=45.0, note="MILES' limit for one answer")
+        yield at.set("verifiers", name, "options", "timeout_s", value=45, note="MILES' limit for one answer")
+
+
+def task(at: At) -> Iterator[Setting]:
+    """A named task: its verifier is here, its prompts aren't yet."""
+    name = "gsm8k" if at.word().startswith("gsm8k") else at.value
+    if name in SHIPPED:
+        yield at.set("verifiers", name, "factory", value=SHIPPED[name], note="ours for that")
+        yield at.set("verifiers", name, "on_failure", value="zero", note="MILES' default for any verifier")
+    raise NotCarried(f"{'its verifier is carried over, ' if name in SHIPPED else ''}{TASKS}", "later")
 
 
 def _updates(file: Foreign) -> float:
