@@ -69,7 +69,15 @@ class Vectors:
 def load(path: Path, family: Family) -> Vectors:
     """Read a file of a family's form."""
     document = _numbers(json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse))
-    return Vectors(path.stem, family.read(document), document.get("tolerance", {}))
+    if not isinstance(document, dict):
+        raise ValueError(f"holds a {type(document).__name__}; expected an object with `cases`")
+    try:
+        cases = list(family.read(document))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"is not of the form of this family: {error!r}; see the vectors' README") from error
+    if wrong := [number for number, case in enumerate(cases) if not isinstance(case, dict)]:
+        raise ValueError(f"case {wrong[0]} is no object; expected `name`, `input`, `expected`")
+    return Vectors(path.stem, cases, document.get("tolerance") or {})
 
 
 def tolerance_of(stated: Mapping[str, Any], field: str) -> tuple[float, float]:

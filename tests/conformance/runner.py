@@ -74,13 +74,17 @@ def run(vectors: Vectors, family: Family) -> Result:
     """All cases."""
     result = Result(vectors.name)
     for case in vectors.cases:
-        left_out = next((e.what for e in family.excluded if e.where(case)), None)
-        if left_out is not None:
-            result.excluded[left_out] += 1
+        try:
+            if (left_out := next((e.what for e in family.excluded if e.where(case)), None)) is not None:
+                result.excluded[left_out] += 1
+                continue
+            departure = next((d for d in family.departures if d.where(case)), None)
+            expected = departure.expected(case) if departure else case.get("expected", {})
+        except (KeyError, TypeError, AttributeError) as error:
+            result.total += 1
+            result.mismatches.append((case, case.get("expected"), f"can't be read: {type(error).__name__}: {error}"))
             continue
         result.total += 1
-        departure = next((d for d in family.departures if d.where(case)), None)
-        expected = departure.expected(case) if departure else case.get("expected", {})
         right, got, skipped = _judged(family, case, expected, vectors.tolerance)
         if right:
             result.passed += 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .__main__ import COMMITTED
+from .__main__ import COMMITTED, main
 from .family import Case, Departure, Excluded, Family, NotCompared, Refused, Vectors
 from .runner import family_of, run, run_file
 
@@ -100,3 +101,31 @@ def test_what_is_left_out_or_meant_otherwise_is_counted() -> None:
 def test_a_file_belongs_to_the_family_that_its_name_begins_with() -> None:
     with pytest.raises(KeyError, match="no such family"):
         family_of("nothing_of_the_kind")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("zero_std", "{", "redundant|Expecting"),
+        ("zero_std", "[]", "holds a list; expected an object with `cases`"),
+        ("zero_std", "{}", "not of the form of this family: KeyError"),
+        ("zero_std", '{"cases": [3]}', "case 0 is no object"),
+        ("zero_std", '{"cases": [{"name": "x", "expected": {}}]}', "can't be read: KeyError"),
+        (
+            "redundancy",
+            '{"cases": [{"name": "x", "input": {"kind": "new"}, "expected": {}}]}',
+            "raised KeyError: 'new'",
+        ),
+        ("strange", '{"cases": []}', "no such family; known are"),
+        ("zero_std", '{"cases": []}', "zero_std: 0 of 0"),
+    ],
+)
+def test_a_file_that_cannot_be_compared_is_told_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, text: str, told: str
+) -> None:
+    path = tmp_path / f"{name}.json"
+    path.write_text(text)
+    monkeypatch.setattr("sys.argv", ["tests.conformance", str(path)])
+    assert main() == 1
+    captured = capsys.readouterr()
+    assert re.search(told.replace("(", r"\("), captured.out + captured.err)

@@ -16,6 +16,7 @@ from pipeline.log.work import Job
 from tests.domain.given import MEMBERS, Feed, opened, rules, scored
 
 from ..family import Case, Departure, Excluded, Family
+from . import loops
 
 DECIDED = ("roll_expand_requests", "roll_response_retry", "roll_agentic_geometry")
 NAMES = {
@@ -101,6 +102,7 @@ KINDS = {
     "roll_expand_requests": expand_requests,
     "roll_response_retry": response_retry,
     "roll_agentic_geometry": agentic_geometry,
+    **loops.KINDS,
 }
 
 FAMILIES = {
@@ -108,17 +110,18 @@ FAMILIES = {
         lambda case: KINDS[case["input"]["kind"]](case),
         excluded=[
             Excluded(
-                f"kind {kind}: how another system drives its own buffer",
-                lambda case, kind=kind: case["input"]["kind"] == kind,
-            )  # type: ignore[misc]
-            for kind in ("roll_replay_buffer", "slime_waves", "open_instruct_accumulate")
+                "kind roll_replay_buffer: how another system drives its own buffer",
+                lambda case: case["input"]["kind"] == "roll_replay_buffer",
+            ),
+            *loops.EXCLUDED,
         ],
         departures=[
+            *loops.DEPARTURES,
             Departure(
                 "nothing is asked for a group of none",
                 lambda case: case["input"].get("num_return_sequences") == 0,
                 lambda case: {"requests": 0, "num_return_sequences_each": []},
-            )
+            ),
         ],
     )
 }
