@@ -1,21 +1,31 @@
 """The monitor process: follows the run and serves its numbers to Prometheus. Its state is rebuilt from the log."""
 
+import json
 import sys
 import time
+from collections.abc import Sequence
 
 import structlog
 
-from pipeline.history.watch import MONITORED, Watch
+from pipeline.history.watch import MONITORED, Watch, read_view
 from pipeline.metrics.run import registry
 from pipeline.metrics.server import metrics_server
 from pipeline.process import Process, run_consumer
+from pipeline.sdk import Tracker
+from pipeline.trackers import Rows, open_trackers
 
 log = structlog.get_logger(__name__)
 
 
 def serve(process: Process) -> int:
     """Watch until told to stop, or until the run is drained."""
-    watch = Watch(process.connection, process.store(), topics=MONITORED, rules=process.rules)
+    rows = Rows()
+    trackers = open_trackers(
+        process.settings.trackers, process.folder() / "trackers", process.rules.run, json.loads(process.started.config)
+    )
+    watch = Watch(process.connection, process.store(), topics=MONITORED, rules=process.rules, listener=rows.note)
+    if trackers:  # in the order of time, so that a restart makes the same rows
+        watch.view, watch.start_at = read_view(process.connection, rows.note)
     server = metrics_server(registry(watch.view, watch.lock))
     watch.start()
     step = -1
@@ -24,15 +34,29 @@ def serve(process: Process) -> int:
             process.heartbeat()
             if watch.errors:
                 raise watch.errors[0]
+            tell(trackers, rows)
             if watch.view.step != step:
                 step = watch.view.step
                 log.info("step", step=step, accepted=watch.view.groups.accepted, phase=str(watch.view.phase))
             time.sleep(0.2)
     finally:
         watch.stop()
+        tell(trackers, rows)
+        for tracker in trackers:
+            tracker.close()
         if server is not None:
             server.shutdown()
     return 0
+
+
+def tell(trackers: Sequence[Tracker], rows: Rows) -> None:
+    """Give the trackers what is new. One that fails is left out of it: a run doesn't hang on who watches it."""
+    for row in rows.take():
+        for tracker in trackers:
+            try:
+                tracker.log(row.step, row.values)
+            except Exception as error:
+                log.warning("a tracker failed", tracker=type(tracker).__name__, step=row.step, why=str(error))
 
 
 def main() -> int:

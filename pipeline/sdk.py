@@ -290,3 +290,15 @@ class Learner(Protocol):
         """One optimizer step on a `pipeline.training.batches.Batch`; returns finite metrics. Where the run has
         `correction` or `loss`, it is by `pipeline.training.losses.objective` (docs/training.md)."""
         ...
+
+
+class Tracker(Protocol):
+    """Takes a run's numbers: a row for each step and each evaluation, in order. Called from one thread."""
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Finite numbers by name; a step may come twice, with other names."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        ...

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_core import PydanticCustomError
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from pipeline.config.errors import ConfigError, Problem
 from pipeline.config.values import RunName
@@ -57,6 +57,11 @@ def _kafka(options: dict[str, str]) -> dict[str, str]:
     return options
 
 
+def _words(value: Any) -> Any:
+    """`jsonl,wandb` as a tuple."""
+    return tuple(word.strip() for word in value.split(",") if word.strip()) if isinstance(value, str) else value
+
+
 class ProcessSettings(BaseSettings):
     """The settings of one process. `slot` names its place: a process that takes it over is the same to Kafka."""
 
@@ -75,6 +80,8 @@ class ProcessSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     concurrency: int | None = Field(None, ge=1)
     """Calls under way at once; None: what the plugin says."""
+    trackers: Annotated[tuple[Literal["jsonl", "tensorboard", "wandb"], ...], NoDecode, BeforeValidator(_words)] = ()
+    """Where the monitor keeps the run's numbers as well; separated by commas. Files go to data_dir/RUN/trackers."""
     kafka: Annotated[dict[str, str], AfterValidator(_kafka)] = Field({}, repr=False)
     """Passed on to the Kafka client as it is, such as security.protocol; JSON in the environment."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import heapq
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipeline.domain import events as e
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import Topic
 from pipeline.history.lags import lag_by_stage
@@ -25,6 +27,8 @@ MONITORED = (*TOPICS, Topic.SNAPSHOTS)
 SAMPLE_S = 1.0
 LAG_S = 10.0
 JOIN_S = 2.0
+Listener = Callable[[RunView, e.Event], None]
+"""Called for each event of the ledger, once the view has seen it."""
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ class Watch:
     topics: tuple[Topic, ...] = TOPICS
     rules: Rules | None = None
     """Of the run, if the lag of its stages is to be watched as well."""
+    listener: Listener | None = None
     redis_problem: str | None = None
     """Why Redis couldn't be asked a moment ago; the run waits meanwhile."""
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -70,7 +75,7 @@ class Watch:
             start = self.start_at.get(topic, {})
             for record in read_topic(self.connection, topic, None, start, False, self._stopped.is_set):
                 with self.lock:
-                    _note(self.view, record)
+                    _note(self.view, record, self.listener)
         except Exception as error:  # shown by whoever watches: a view that stands still must say so
             self.errors.append(error)
 
@@ -101,23 +106,25 @@ class Watch:
                     file.write(f"{now_ms} {used} {keys}\n")
 
 
-def read_view(connection: Connection) -> tuple[RunView, Positions]:
+def read_view(connection: Connection, listener: Listener | None = None) -> tuple[RunView, Positions]:
     """The view of everything that is in the log now, and where to go on. Records of different topics come about as they
     were written, so that durations from one to another are known at their time."""
     view, positions = RunView(), {topic: dict[int, int]() for topic in TOPICS}
     topics = [read_topic(connection, topic) for topic in TOPICS]
     for record in heapq.merge(*topics, key=lambda record: record.timestamp_ms):
-        _note(view, record)
+        _note(view, record, listener)
         positions[record.topic][record.partition] = record.offset + 1
     return view, positions
 
 
-def _note(view: RunView, record: Record) -> None:
+def _note(view: RunView, record: Record, listener: Listener | None = None) -> None:
     try:
         event = record.event()
     except Poison:
         return  # its dead letter is counted
     view.note(record.timestamp_ms, record.topic, event)
+    if listener is not None and record.topic is Topic.LEDGER:
+        listener(view, event)
 
 
 def load_samples(view: RunView, path: Path) -> None:
