@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from pipeline.config import ConfigError
 from pipeline.config.imports import SYSTEMS, imported
-from pipeline.config.imports.foreign import foreign, of_values, read_foreign
+from pipeline.config.imports.foreign import foreign, key_text, of_values, read_foreign
 from pipeline.config.imports.interpolation import Unresolved
 from pipeline.config.yaml12 import parse_yaml
+from tests.config import test_import_miles, test_import_ragen, test_import_roll
 
 
 def value(text: str, key: str, *overrides: str) -> Any:
@@ -117,6 +118,22 @@ def test_whatever_the_values_the_import_answers_and_what_it_writes_is_read_back(
     assert parse_yaml(found.text(), "again", {}) == found.tree
     for problem in found.problems():
         assert problem.endswith("]")
+
+
+WHOLE = {
+    "roll": [test_import_roll.WHOLE, test_import_roll.AGENTIC],
+    "ragen": [test_import_ragen.WHOLE],
+    "miles": [test_import_miles.WHOLE],
+}
+
+
+@pytest.mark.parametrize(("system", "text"), [(system, text) for system, texts in WHOLE.items() for text in texts])
+def test_every_key_is_carried_over_or_told_of(system: str, text: str) -> None:
+    file = foreign(text, "f", ".toml" if system == "miles" else ".yaml")
+    told = imported(SYSTEMS[system], file).text()
+    for key, value in file.values.items():
+        above = [key_text(key[:end]) + " (" for end in range(1, len(key))]
+        assert value is None or key_text(key) in told or any(name in told for name in above), key
 
 
 def test_a_file_is_named_in_what_is_told_of_it(tmp_path: Path) -> None:

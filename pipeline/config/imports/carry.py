@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -68,10 +69,18 @@ def _apply(made: Draft, row: Row, at: At) -> None:
     else:
         try:
             for setting in row.rule(at):
-                if setting.given or setting.path not in made.settings:
-                    made.settings[setting.path] = setting
+                _settle(made, setting)
         except NotCarried as refused:
             made.refuse(at.key, at.value, refused.fate, refused.why)
+
+
+def _settle(made: Draft, setting: Setting) -> None:
+    """A default gives way to what the file says; two keys of the file that set the same are both named."""
+    before = made.settings.get(setting.path)
+    if before is not None and before.given and setting.given and before.origin != setting.origin:
+        setting = replace(setting, origin=f"{setting.origin}; {before.origin}")
+    if setting.given or before is None:
+        made.settings[setting.path] = setting
 
 
 def tree_of(settings: dict[Path, Setting]) -> dict[str, Any]:
