@@ -66,9 +66,10 @@ class Numbers:
 class Dice:
     """An engine whose answers follow from the request. A prompt's plan says how its group turns out:
 
-    mixed: every second answer is right. constant: none is. large: mixed, in a payload of `large` tokens. cancel: the
-    engine cancels slot 0 in its first round. nan, null, positive, ragged: so are the log-probabilities of slot 0 in its
-    first round. slow: its calls wait at the gate `slow`. slow_constant: both. half: those of all slots but 0 do.
+    mixed: every second answer is right. constant: none is. right-N: those of the first N slots are. flagged: mixed, and
+    slot 0 has drop_flag. large: mixed, in a payload of `large` tokens. cancel: the engine cancels slot 0 in its first
+    round. nan, null, positive, ragged: so are the log-probabilities of slot 0 in its first round. slow: its calls wait
+    at the gate `slow`. slow_constant: both. half: those of all slots but 0 do.
 
     Options: `seconds` that a call takes, `tokens` of an answer, `large`, `batch`, `concurrency`.
     """
@@ -98,8 +99,8 @@ class Dice:
             if plan == "cancel":
                 raise asyncio.CancelledError
             logprobs = _troubled(plan, logprobs)
-        right = plan not in ("constant", "slow_constant") and slot % 2 == 0
-        return Sample(ids, logprobs, RIGHT if right else "wrong")
+        right = slot < int(plan[6:]) if plan.startswith("right-") else "constant" not in plan and slot % 2 == 0
+        return Sample(ids, logprobs, RIGHT if right else "wrong", drop_flag=plan == "flagged" and slot == 0)
 
 
 class Stroller:
