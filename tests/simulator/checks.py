@@ -7,13 +7,15 @@ from math import isfinite
 
 from pipeline.domain import events as e
 from pipeline.domain.assembly import Assembler
-from pipeline.domain.ids import number_of
 from pipeline.domain.open_groups import OpenGroup
 from pipeline.domain.topology import InvariantBroken, Output, Topic
 from pipeline.domain.vocabulary import DropReason, Outcome, Purpose
 
+from .answered import Answers
+from .asking import Asking
 from .log import Cause, Damaged, Record
 from .stages import StageProcess, answers
+from .starved import Starving, outages
 from .trainer import Trainer
 from .windows import selection_problems
 from .world import World
@@ -33,6 +35,9 @@ def problems(world: World, stages: list[StageProcess], trainer: Trainer) -> list
         *_outcome(world),
         *_payloads(world),
         *_lineage(world),
+        *Answers(world).problems(),
+        *outages(world),
+        *Starving(world, by_cause.get(("scheduler", 0), {}), by_cause.get(("batcher", 0), {})).problems(),
         *_assembled(world),
         *_accepted(world),
         *_order(world),
@@ -130,7 +135,8 @@ def _by_cause(world: World) -> Recorded:
 
 def _replayed(by_cause: Recorded, stage: StageProcess) -> Iterator[str]:
     """Fold the stage's whole input again: the outputs recorded for each record are the ones that come out."""
-    recorded = by_cause.get((stage.stage.name, stage.partition), {})
+    recorded = dict(by_cause.get((stage.stage.name, stage.partition), {}))
+    asking = Asking(stage.name, stage.world.rules)
     state = stage.stage.initial(stage.partition)
     for offset, record in enumerate(stage.input):
         before: dict[int, OpenGroup] = dict(state.open) if isinstance(stage.stage, Assembler) else {}
@@ -145,7 +151,7 @@ def _replayed(by_cause: Recorded, stage: StageProcess) -> Iterator[str]:
             return
         if isinstance(stage.stage, Assembler):
             yield from _closed(stage, before, state.open, outputs)
-            yield from _asked(stage, state.open, record.event, outputs)
+            yield from asking.problems(record.event, before, state.open, outputs)
     if recorded:
         yield f"I6 {stage.name} has answers to records {list(recorded)[:5]}, which it never had"
     if stage.committed == len(stage.input) and not stage.same(state, stage.state):
@@ -160,17 +166,6 @@ def _closed(
     expected = [g.opened.group_id for n, g in before.items() if n not in after and (g.unanswered() or g.asked_again())]
     if sorted(closed) != sorted(expected):
         yield f"{stage.name} closes {closed}, expected {expected}"
-
-
-def _asked(stage: StageProcess, groups: dict[int, OpenGroup], event: e.Event, outputs: list[Output]) -> Iterator[str]:
-    """What a response leaves missing is asked for, exactly."""
-    if isinstance(event, e.ResponseScored):
-        for output in outputs:
-            if isinstance(output.event, e.ResponsesRequested):
-                group = groups[number_of(event.group_id)]
-                if group.missing() != 0:
-                    asked = len(output.event.slots)
-                    yield f"{stage.name} asks {asked} of {event.group_id}, which then lacks {group.missing()}"
 
 
 def _restored(stage: StageProcess) -> Iterator[str]:

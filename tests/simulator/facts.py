@@ -241,8 +241,8 @@ class Scorer:
         grading, discard = Grading.GRADED, None
         if failure is not None:
             reward, grading, discard = None, Grading.FAILED, DiscardReason.FAILED
-        elif world.chance(chaos.ungraded):
-            zero = world.rng.random() < 0.3
+        elif world.setup.outage or world.chance(chaos.ungraded):
+            zero = world.setup.outage == "zero" or (not world.setup.outage and world.rng.random() < 0.3)
             reward, grading = (0.0, Grading.UNGRADED) if zero else (None, Grading.UNGRADED)
             discard = None if zero else DiscardReason.FAILED
         elif world.chance(chaos.filtered) and response.purpose is Purpose.TRAIN:

@@ -52,7 +52,8 @@ class Chaos:
 class Setup:
     """A run to simulate. `tick_rate`: chance of a tick before anybody's turn. `kill_at`: turn at which every
     process is killed. `stop_at`: turn at which the command line
-    sends StopRequested; `fail_at`: turn from which `failing` writes StageFailed. `sizes`: payload bytes, as a draw."""
+    sends StopRequested; `fail_at`: turn from which `failing` writes StageFailed. `outage`: verifiers judge nothing, and
+    have this policy."""
 
     name: str
     rules: Rules
@@ -67,6 +68,7 @@ class Setup:
     fail_at: int = -1
     failing: Literal["", "trainer", "scorer", "prompt"] = ""
     huge_payload: float = 0.0
+    outage: Literal["", "drop_response", "zero"] = ""
     expected: Outcome | None = Outcome.COMPLETED
     domains: tuple[str, ...] = field(default=())
 
@@ -83,7 +85,7 @@ class Source:
 
     def at(self, domain: str, ordinal: int, epoch: int) -> Issuable:
         problem = "too many tokens" if self._too_long(ordinal) else None
-        return Issuable(f"{domain}:{epoch}:{ordinal}", f"{domain} {ordinal}".encode(), 7, problem)
+        return Issuable(f"{domain}:{ordinal}", f"{domain} {ordinal}".encode(), 7, problem)
 
 
 def rules(**changes: Any) -> Rules:
@@ -174,7 +176,7 @@ def drawn(seed: int) -> Setup:
         max_open_groups=rng.choice((1, 3, 64, 64)),
         replacement=rng.choice(("next_prompt", "same_prompt", "new_seed")),
         expired_replacement=rng.choice(("next_prompt", "same_prompt")),
-        max_attempts=rng.choice((0, 0, 2)),
+        max_attempts=rng.choice((0, 0, 1, 2, 3)),
         assembly=AssemblyRules(rng.choice(("valid", "valid", "any")), rng.choice((2, 5)), 8_000, 60_000),
         evaluation=EvaluationRules(rng.randint(1, 2), rng.choice((1, 2)), rng.choice((1, 3)), 0)
         if evaluated
@@ -188,6 +190,7 @@ def drawn(seed: int) -> Setup:
     )  # fmt: skip
     if rng.random() < 0.4:
         r = replace(r, payload_budget=int(least_budget(r) * rng.choice((1.0, 1.3, 2.0))))
+    r = replace(r, exclude_above_pass_rate=rng.choice((None, None, 0.6)))
     return Setup(
         f"drawn {seed}",
         r,
@@ -269,6 +272,41 @@ def selected(seed: int) -> Setup:
     return replace(setup, name=f"selected {setup.name}", rules=r)
 
 
+def _rejecting() -> list[Setup]:
+    """Nothing is ever accepted: under each policy of starvation, and because of an outage under each of a verifier."""
+
+    def setup(name: str, policy: StarvationPolicy, outcome: Outcome, *bounds: int, **more: Any) -> Setup:
+        row, no_progress_ms = bounds
+        starving = StarvationRules(policy, row, 0.0, 0, no_progress_ms)
+        chaos = replace(FAULTS, constant=1.0, non_finite=0.0, ungraded=0.0)
+        return Setup(name, rules(starvation=starving), chaos, expected=outcome, tick_rate=0.2, **more)
+
+    wait, stopped = StarvationPolicy.WAIT, Outcome.STOPPED
+    return [
+        setup("starved", StarvationPolicy.RAISE, Outcome.STARVED, 5, 0),
+        setup("starved_waits", wait, stopped, 3, 0, stop_at=1200),
+        setup("starved_skips", StarvationPolicy.SHORT_BATCH, Outcome.COMPLETED, 5, 0),
+        setup("outage", StarvationPolicy.RAISE, Outcome.STARVED, 5, 60_000, outage="drop_response"),
+        setup("outage_zero", StarvationPolicy.RAISE, Outcome.STARVED, 5, 0, outage="zero"),
+    ]
+
+
+def _answering() -> list[Setup]:
+    """Many rejections and expiries, answered by each policy, at most twice, from few prompts and from many."""
+    chaos = replace(FAULTS, constant=0.5, lose_payload=0.02)
+
+    def setup(replacement: str, expired: str, prompts: int) -> Setup:
+        answers: dict[str, Any] = {"replacement": replacement, "expired_replacement": expired}
+        r = rules(max_attempts=2, steps=8, exclude_above_pass_rate=0.6, redundancy=1, **answers)
+        return Setup(f"answered_by_{replacement}", r, chaos, prompts=prompts)
+
+    return [
+        setup("next_prompt", "same_prompt", 13),
+        setup("same_prompt", "next_prompt", LARGE),
+        setup("new_seed", "next_prompt", 29),
+    ]
+
+
 def _named() -> dict[str, Setup]:
     def setup(name: str, chaos: Chaos = FAULTS, **more: Any) -> Setup:
         ours = {key: more.pop(key) for key in tuple(more) if key in Setup.__slots__}
@@ -277,13 +315,12 @@ def _named() -> dict[str, Setup]:
     window = GuardRule("window", {"window": 8, "min_samples": 2, "max_ratio": 0.5, "keep_after": 3})
     guarded = tuple(replace(domain, guard=window, shadows=domain.filters) for domain in rules().domains)
     slow_checkpoints = rules(checkpoint_every=100, steps=6)
-    starving = StarvationRules(StarvationPolicy.RAISE, 5, 0.0, 0, 0)
     evaluating = EvaluationRules(1, 2, 2, 0)
     setups = [
         setup("finished"),
         setup("stopped", stop_at=150, expected=Outcome.STOPPED, steps=50),
         setup("stopped_at_once", stop_at=1, expected=Outcome.STOPPED),
-        setup("starved", replace(FAULTS, constant=1.0, non_finite=0.0), starvation=starving, expected=Outcome.STARVED),
+        *_rejecting(),
         setup("failed_trainer", fail_at=100, failing="trainer", expected=Outcome.FAILED, steps=50),
         setup("failed_scorer", fail_at=100, failing="scorer", expected=Outcome.FAILED, steps=50),
         setup("failed_prompt", failing="prompt", too_long="error", expected=Outcome.FAILED, steps=50),
@@ -294,6 +331,7 @@ def _named() -> dict[str, Setup]:
         setup("evaluation_while_full", payload_budget=least_budget(rules()), evaluation=evaluating, eval_prompts=5),
         setup("one_huge_payload", payload_budget=least_budget(rules()), huge_payload=0.02),
         setup("guarded", replace(FAULTS, constant=0.7), domains=guarded, filter_partitions=1),
+        *_answering(),
         setup("async_0", async_ratio=0.0, max_staleness=0, prefetch=0),
         setup("async_half", async_ratio=0.5, max_staleness=1, prefetch=0),
         setup("async_1", async_ratio=1.0, max_staleness=1, prefetch=1),
@@ -316,7 +354,8 @@ def setup_of(name: str, seed: int) -> Setup:
 
 
 ENDS = (
-    "finished", "stopped", "stopped_at_once", "starved", "failed_trainer", "failed_scorer", "failed_prompt",
+    "finished", "stopped", "stopped_at_once", "starved", "starved_waits", "starved_skips", "outage", "outage_zero",
+    "failed_trainer", "failed_scorer", "failed_prompt",
     "source_exhausted",
 )  # fmt: skip
 LIVENESS = tuple(name for name in NAMED if name not in ENDS and not name.endswith("_steps"))

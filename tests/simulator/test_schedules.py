@@ -1,8 +1,12 @@
 """A thousand drawn schedules of whole runs, each with crashes; a failing one says how to see it again."""
 
+from typing import Any
+
 import pytest
 
 from pipeline.domain import events as e
+from pipeline.domain.topology import Topic
+from pipeline.domain.vocabulary import Reason, StarvationPolicy, WaiverReason
 
 from .checks import ledger_of
 from .settings import ENDS, LIVENESS
@@ -51,6 +55,49 @@ def test_a_run_with_a_selection_keeps_them_too(first: int) -> None:
 @pytest.mark.parametrize("name", ENDS)
 def test_each_end_is_reached_with_its_outcome(name: str) -> None:
     check([simulate(name, seed) for seed in range(8)])
+
+
+def on_ledger(result: Result, kind: type[e.Event]) -> list[Any]:
+    return [r.event for r in result.world.log.topics[Topic.LEDGER][0] if isinstance(r.event, kind)]
+
+
+def test_who_waits_while_nothing_is_accepted_is_told_again_and_again_and_trains_on_nothing() -> None:
+    raised = [on_ledger(simulate("starved_waits", seed), e.StarvationRaised) for seed in range(4)]
+    assert all(event.policy is StarvationPolicy.WAIT for events in raised for event in events)
+    assert min(map(len, raised)) >= 2
+    assert not on_ledger(simulate("starved_waits", 0), e.BatchFormed)
+
+
+def test_a_short_batch_of_nothing_is_a_skipped_step() -> None:
+    for seed in range(4):
+        result = simulate("starved_skips", seed)
+        assert len(on_ledger(result, e.BatchSkipped)) == result.world.rules.steps
+        assert not on_ledger(result, e.BatchFormed)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("outage", Reason.RESPONSE_RETRIES_EXHAUSTED), ("outage_zero", Reason.UNGRADED)]
+)
+def test_an_outage_is_told_as_one_though_no_batch_closes(name: str, reason: Reason) -> None:
+    results = [simulate(name, seed) for seed in range(4)]
+    assert reason in {event.reason for result in results for event in on_ledger(result, e.GroupRejected)}
+    for result in results:
+        (raised,) = on_ledger(result, e.StarvationRaised)
+        assert raised.low_information == 0 < raised.invalid + raised.system
+        assert "had responses that no verifier judged: an outage, no lack of signal" in raised.advice
+
+
+def test_every_policy_answers_and_every_reason_for_no_answer_occurs() -> None:
+    for policy in ("next_prompt", "same_prompt", "new_seed"):
+        results = [simulate(f"answered_by_{policy}", seed) for seed in range(8)]
+        check(results)
+        waived = {event.reason for result in results for event in on_ledger(result, e.ReplacementWaived)}
+        wanted = {WaiverReason.ATTEMPTS_EXHAUSTED, WaiverReason.SURPLUS, WaiverReason.RUN_COMPLETE}
+        assert waived >= wanted | ({WaiverReason.SOURCE_EXHAUSTED} if policy == "next_prompt" else set()), policy
+        opened = {g.group_id: g for result in results[:1] for g in on_ledger(result, e.GroupOpened)}
+        answered = {g.replaces for g in opened.values()}
+        for kind in (e.GroupRejected, e.GroupExpired):
+            assert answered & {event.group_id for event in on_ledger(results[0], kind)}, (policy, kind)
 
 
 @pytest.mark.parametrize("name", LIVENESS)
