@@ -3,7 +3,6 @@
 import sys
 
 from pipeline.domain.assembly import Assembler
-from pipeline.log.hooks import Hooks
 from pipeline.log.loop import Loop
 from pipeline.process import Process, run_consumer
 
@@ -11,7 +10,7 @@ from pipeline.process import Process, run_consumer
 def serve(process: Process) -> int:
     """Assemble groups until told to stop."""
     stage = Assembler(process.rules, process.members)
-    loop = Loop(process.connection, stage, process.rules, Hooks(heartbeat=process.heartbeat))
+    loop = Loop(process.connection, stage, process.rules, process.hooks())
     return loop.run(process.stopping, process.until_finished)
 
 

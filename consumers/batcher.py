@@ -4,7 +4,6 @@ import sys
 
 from pipeline import plugins
 from pipeline.domain.window_batching import batcher
-from pipeline.log.hooks import Hooks
 from pipeline.log.loop import Loop
 from pipeline.process import Process, run_consumer
 
@@ -12,7 +11,7 @@ from pipeline.process import Process, run_consumer
 def serve(process: Process) -> int:
     """Form batches until told to stop."""
     stage = batcher(process.rules, process.members, plugins.selectors(process.rules))
-    loop = Loop(process.connection, stage, process.rules, Hooks(heartbeat=process.heartbeat))
+    loop = Loop(process.connection, stage, process.rules, process.hooks())
     return loop.run(process.stopping, process.until_finished)
 
 

@@ -4,7 +4,6 @@ import sys
 
 from pipeline import plugins
 from pipeline.engines.serving import Generator
-from pipeline.log.hooks import Hooks
 from pipeline.log.serving import ServingLoop
 from pipeline.process import Process, run_consumer
 
@@ -21,7 +20,7 @@ def serve(process: Process) -> int:
         settings.concurrency,
         process.config.publication == "refresh",
     )
-    loop = ServingLoop(process.connection, work, process.rules, Hooks(heartbeat=process.heartbeat))
+    loop = ServingLoop(process.connection, work, process.rules, process.hooks())
     return loop.run(process.stopping, process.until_finished)
 
 

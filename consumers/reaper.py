@@ -4,7 +4,6 @@ ledger's (one is active, others stand by) and that of single responses."""
 import sys
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
-from pipeline.log.hooks import Hooks
 from pipeline.log.loop import Loop
 from pipeline.process import Process, run_consumer
 from pipeline.store.unlink import LastSweep, SweepingReaper, Sweeps, Unlinker
@@ -22,8 +21,8 @@ def serve(process: Process) -> int:
     ledger = SweepingReaper(process.members)
     responses = LastSweep(store, unlinker)
     sweeps = Sweeps(store, ledger)
-    hooks = Hooks(before_commit=unlinker.before_commit, facts=sweeps.facts, heartbeat=process.heartbeat)
-    others = Hooks(before_commit=unlinker.before_commit, facts=responses.facts, heartbeat=process.heartbeat)
+    hooks = process.hooks(before_commit=unlinker.before_commit, facts=sweeps.facts)
+    others = process.hooks(before_commit=unlinker.before_commit, facts=responses.facts)
     loops = [
         Loop(process.connection, ledger, process.rules, hooks),
         Loop(process.connection, responses, process.rules, others),

@@ -5,7 +5,6 @@ import sys
 from pipeline import plugins
 from pipeline.config.check import check_source
 from pipeline.domain.scheduling import Scheduler
-from pipeline.log.hooks import Hooks
 from pipeline.log.loop import Loop
 from pipeline.log.ticker import Ticker
 from pipeline.process import Process, run_consumer
@@ -25,11 +24,10 @@ def serve(process: Process) -> int:
         tuple(eval_prompts.domains()) if eval_prompts is not None else (),
     )
     ticker = Ticker(process.connection, process.rules.tick_ms)
-    hooks = Hooks(
+    hooks = process.hooks(
         assigned=lambda partitions: ticker.start(),
         dropped=ticker.stop,
         finished=ticker.stop,
-        heartbeat=process.heartbeat,
     )
     return Loop(process.connection, stage, process.rules, hooks).run(process.stopping, process.until_finished)
 

@@ -2,7 +2,6 @@
 
 import sys
 
-from pipeline.log.hooks import Hooks
 from pipeline.log.serving import ServingLoop
 from pipeline.metrics import own
 from pipeline.process import Process, run_consumer
@@ -14,7 +13,7 @@ def serve(process: Process) -> int:
     """Judge until told to stop."""
     work = Scorer(process.config, process.store(), process.settings.concurrency)
     own.REGISTRY.register(HealthCollector([judge.health for judge in work.judges.values()]))
-    loop = ServingLoop(process.connection, work, process.rules, Hooks(heartbeat=process.heartbeat))
+    loop = ServingLoop(process.connection, work, process.rules, process.hooks())
     return loop.run(process.stopping, process.until_finished)
 
 

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from pipeline.changes import announce
 from pipeline.config import DecisionConfig, ProcessSettings, load_settings
 from pipeline.config.errors import ConfigError
 from pipeline.domain.events import RunStarted
@@ -23,6 +24,7 @@ from pipeline.health import Heartbeat
 from pipeline.log.client import Connection
 from pipeline.log.codec import Members
 from pipeline.log.errors import Fenced, LogError
+from pipeline.log.hooks import Hooks
 from pipeline.metrics import own
 from pipeline.metrics.server import metrics_server
 from pipeline.runs import connection_of, open_run, store_of
@@ -53,6 +55,10 @@ class Process:
         store = store_of(self.settings, self.rules.run, self.rules.max_payload_bytes)
         store.check_server()
         return store
+
+    def hooks(self, **more: Any) -> Hooks:
+        """What a loop in this process tells: that it lives, and what of its decisions is worth a line of log."""
+        return Hooks(heartbeat=self.heartbeat, written=announce, **more)
 
     def folder(self) -> Path:
         """The run's files, which trainer and generators share."""

@@ -41,7 +41,8 @@ class Hooks:
     """`before_commit` gets a transaction's outputs before it begins: its effects must be such that doing them twice is
     doing them once. `facts` gives outputs that no record caused; each is written once. `assigned` gets the partitions
     when their states are ready, `dropped` is called when they are given up. `finished` is called after the commit that
-    passes RunFinished on in all of them, or instead of `assigned` if that was done before. `heartbeat` is called at
+    passes RunFinished on in all of them, or instead of `assigned` if that was done before. `committed` gets each
+    transaction's figures, `written` what a pure stage has written in it. `heartbeat` is called at
     every turn, at least about twice a second, with how the loop stands."""
 
     before_commit: Callable[[Sequence[Output]], None] = _nothing
@@ -50,6 +51,7 @@ class Hooks:
     dropped: Callable[[], None] = _nothing
     finished: Callable[[], None] = _nothing
     committed: Callable[[Committed], None] = _nothing
+    written: Callable[[Sequence[Output]], None] = _nothing
     heartbeat: Callable[[Standing], None] = _nothing
 
 

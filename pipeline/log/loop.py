@@ -136,6 +136,7 @@ class Loop:
         self._facts.clear()
         self._behind_since = None
         self._report(records, len(messages), len(due), started)
+        self._hooks.written(outputs)
         if self._has_finished():
             self._passed_on = True
             self._hooks.finished()
