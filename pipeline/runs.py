@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config import (
@@ -43,6 +44,8 @@ class StartedRun:
     started: RunStarted
     config: DecisionConfig
     rules: Rules
+    left_out: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Prompts that the sources were told not to use, by source and reason; known to `init_run` alone."""
 
 
 def connection_of(settings: ProcessSettings, run: str | None = None) -> Connection:
@@ -105,7 +108,9 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
     connection = connection_of(settings, config.run)
     create_run(connection, rules)
     FactWriter(connection, "init").write([Output(Topic.LEDGER, 0, started)])
-    return StartedRun(started, config, rules)
+    given = {"prompts": prompts, "eval_prompts": eval_prompts}
+    left_out = {name: getattr(source, "left_out", {}) for name, source in given.items()}
+    return StartedRun(started, config, rules, {name: found for name, found in left_out.items() if found})
 
 
 def started_with(config: DecisionConfig, settings: ProcessSettings) -> StartedRun | None:

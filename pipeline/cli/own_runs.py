@@ -65,6 +65,9 @@ def init(
     if as_json:
         print_json({"run": name, "config_hash": run.started.config_hash, "filter_hashes": run.started.filter_hashes})
         return
+    for source, reasons in run.left_out.items():
+        many = ", ".join(f"{count} by {reason}" for reason, count in sorted(reasons.items()))
+        say(f"{source}: {sum(reasons.values())} rows are left out: {many}")
     commands = "\n".join(f"  tamis consume {stage} --run {name}" for stage in STAGES)
     say(
         f"run {name} is created, configuration {run.started.config_hash[:12]}\n"

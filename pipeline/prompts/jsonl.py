@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any, Protocol
 
 from pipeline.config.files import document
 from pipeline.config.load import validated
-from pipeline.config.values import Name, Plugin, Section
+from pipeline.config.values import Name, Plugin
 from pipeline.plugins import build
+from pipeline.prompts.choosing import Choice, choose, told
 from pipeline.prompts.order import Order
 from pipeline.prompts.rows import BadRow, Row, read_rows
 from pipeline.prompts.task import encode
@@ -29,8 +31,9 @@ class Tokenizer(Protocol):
         ...
 
 
-class JsonlOptions(Section):
-    """`domain`: of rows that name none. `verifier`: judges rows with just a target. No `tokenizer`: UTF-8 bytes."""
+class JsonlOptions(Choice):
+    """`domain`: of rows that name none. `verifier`: judges rows with just a target. No `tokenizer`: UTF-8 bytes. Those
+    of `Choice` leave rows out."""
 
     path: str
     shuffle: bool = True
@@ -47,12 +50,16 @@ class JsonlPrompts:
         self._rows: dict[str, list[Row]] = {}
         self.verifiers: dict[str, str] = {}
         """Every verifier that a row names, and where one first does."""
-        for row in read_rows(Path(chosen.path), chosen.domain, chosen.verifier):
+        self.left_out: Counter[str] = Counter()
+        """Rows that are not used, by reason."""
+        rows = read_rows(Path(chosen.path), chosen.domain, chosen.verifier)
+        for row in choose(rows, chosen, chosen.path, self.left_out):
             self._rows.setdefault(row.domain, []).append(row)
             for binding in row.task.verifiers:
                 self.verifiers.setdefault(binding.name, f"{chosen.path}:{row.line}")
         if not self._rows:
-            raise BadRow(f"{chosen.path}: there are no prompts in it; expected one JSON object a line")
+            why = f"all are left out: {told(self.left_out)}" if self.left_out else "expected one JSON object a line"
+            raise BadRow(f"{chosen.path}: there are no prompts in it; {why}")
         self._orders = {name: Order(seed, name, len(rows), chosen.shuffle) for name, rows in self._rows.items()}
         self._tokenizer = _tokenizer(chosen, seed)
         self.content_hash = self._hash(seed, chosen)
