@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
+import shlex
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from pipeline.config import canonical, parse
+from pipeline.config import canonical, load, parse
 from pipeline.domain import events as e
 from pipeline.local import Services
 from pipeline.log.admin import create_run
@@ -18,7 +21,7 @@ from pipeline.log.topics import topic_name
 from tests.e2e.harness import BASE
 from tests.history.drive import Drive
 
-from .conftest import Tamis
+from .conftest import ROOT, Tamis
 
 pytestmark = pytest.mark.contract
 SORT = {"quota": 4, "shadow_filters": [{"type": "band", "low": 0.5, "high": 1}]}
@@ -89,6 +92,34 @@ def test_a_custom_filter_in_the_working_folder_is_asked(
     path = write(f"filters: {{default: [{{type: custom, factory: '{name}:none'}}]}}", name="other.yaml")
     (domain,) = json.loads(tamis("what-if", stored[0], "--filters", path, "--json").out)["domains"]
     assert (domain["would_accept"], domain["would_be_tokens_per_accepted"]) == (0, None)
+
+
+def test_the_status_of_a_run_has_its_domains_and_shadows(tamis: Tamis, stored: tuple[str, Drive]) -> None:
+    status = json.loads(tamis("status", stored[0], "--json").out)
+    (domain,), (shadow,) = status["domains"], status["shadows"]
+    assert (domain["domain"], domain["quota"], domain["lead"], domain["open"]) == ("sort", 4, 8, 0)
+    assert domain["judged"] == domain["accepted"] + sum(row["groups"] for row in domain["rejected"])
+    assert (shadow["shadow"], shadow["asked"]) == ("band", domain["judged"])
+    shown = tamis("status", stored[0]).out
+    assert "untrained" in shown and "information" in shown and "band" in shown
+
+
+def test_the_commands_that_estimate_retention_are_those_of_the_docs(
+    tamis: Tamis, stored: tuple[str, Drive], write: Callable[..., Path]
+) -> None:
+    text = (ROOT / "docs" / "filters.md").read_text()
+    commands = [
+        shlex.split(line.partition("#")[0]) for line in re.findall(r"^ +(tamis (?:init|what-if) .*)$", text, re.M)
+    ]
+    init, what_if = commands
+    path = write("filters: {default: [{type: mean_filter, threshold_down: 0.4}]}", name=what_if[-1])
+    write(run="large", filters={"default": [{"type": "zero_std"}]})
+    assert init[2] == "run.yaml"
+    sample = load(init[2], [words for before, words in pairwise(init) if before == "--set"])
+    assert (sample.run, sample.steps, sample.evaluation.every) == ("sample", 4, 0)
+    assert [link.type for link in sample.chain("a")] == ["no_filter"]
+    assert what_if[1:4] == ["what-if", "sample", "--filters"]
+    assert tamis("what-if", stored[0], "--filters", path).code == 0
 
 
 def test_a_run_or_a_file_that_is_not_there_is_said_so(tamis: Tamis, stored: tuple[str, Drive]) -> None:
