@@ -70,9 +70,11 @@ def test_episodes_that_break_count_and_the_filter_sees_them(make_run: Callable[.
         "the environment's step raised Broken: the ice broke",
         "the environment's step took over 0.3 s",
     }
-    seeds = {opened.group_id: opened.seed for opened in run.events(e.PromptIssued, Topic.PROMPTS)}
-    for issued in run.events(e.PromptIssued, Topic.PROMPTS):
-        assert issued.replaces is None or issued.seed != seeds[issued.replaces], "a new episode has a new start"
+    issued = {opened.group_id: opened for opened in run.events(e.PromptIssued, Topic.PROMPTS)}
+    answers = [(issued[opened.replaces], opened) for opened in issued.values() if opened.replaces]
+    assert any(first.group_id in {group.group_id for group in rejected} for first, _ in answers)
+    for first, again in answers:
+        assert again.prompt == first.prompt and again.seed != first.seed, "the same task, from another start"
 
 
 def check_payloads(run: Run, members: list[e.Member]) -> None:
