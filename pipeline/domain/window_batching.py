@@ -113,6 +113,7 @@ class WindowBatcher(Forming[WindowPool]):
         """Spend one window; why selecting should stop, if it should."""
         spent = yield from self.selecting.spend(state.windows, size, at)
         state.pools[self.domain] += spent.kept
+        state.halted = state.halted or spent.ends_run
         if not (spent.kept or self.settings.refill):
             yield self._skip(state, SkipReason.EMPTY_AFTER_FILTER, at)
         return spent.cause

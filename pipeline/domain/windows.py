@@ -63,10 +63,12 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The groups that a window kept, in the order of acceptance; and why selecting should stop, if it should."""
+    """The groups that a window kept, in the order of acceptance; why selecting should stop, if it should; and whether
+    the user's own code failed in a way that ends the run."""
 
     kept: list[e.BatchGroup]
     cause: StarvationCause | None
+    ends_run: bool
 
 
 Chooser = Callable[[Windows, Sequence[e.BatchGroup]], Choice]
@@ -101,7 +103,7 @@ class Selecting:
                 windows.forget(group.group_id)
             else:
                 windows.origins[group.group_id] = Origin(number, len(kept), len(window), weight)
-        return Spent(kept, cause)
+        return Spent(kept, cause, choice.ends_run)
 
     def _deselected(self, windows: Windows, group: e.BatchGroup, number: int, at: int) -> e.GroupDeselected:
         ranked, scores = self.settings.ranked, windows.scores[group.group_id]

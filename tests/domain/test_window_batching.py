@@ -334,7 +334,9 @@ WRONG: list[tuple[Any, str]] = [
 def test_what_is_wrong_with_own_code_follows_its_policy(selector: Any, why: str) -> None:
     assert len(deselected(stand(asking(selector), *[1.0] * 4))) == 4
     assert batches(stand(asking(selector, "keep"), *[1.0] * 4)) == [["0@0", "1@0"], ["2@0", "3@0"]]
-    outputs = stand(asking(selector, "raise"), *[1.0] * 4)
+    feed = asking(selector, "raise")
+    outputs = stand(feed, *[1.0] * 4)
+    assert stand(feed, *[1.0] * 4, first=4) == []
     (failed,) = only(outputs, e.StageFailed)
     assert (failed.stage, failed.group_id) == ("batcher", None)
     assert why in failed.detail and "my:code" in failed.detail
