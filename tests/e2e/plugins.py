@@ -253,3 +253,13 @@ class Table:
 
     def _logprobs(self, batch: Any) -> Any:
         return self._torch.nn.functional.logsigmoid(self._numbers[batch.input_ids % self.size])
+
+
+class Refuses:
+    """A selector that raises for each window."""
+
+    def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
+        pass
+
+    def __call__(self, window: Sequence[Any]) -> list[str]:
+        raise RuntimeError("no window pleases")

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
-from pipeline.domain.vocabulary import DropReason
+from pipeline.domain.vocabulary import DropReason, Outcome, WaiverReason
 from tests.e2e.harness import ROLES, Run
 
 pytestmark = pytest.mark.e2e
@@ -31,6 +31,19 @@ def test_a_run_trains_on_the_best_half_of_each_window_and_replaces_the_rest(make
     assert left_out & {event.replaces for event in run.events(e.GroupOpened)}
     dropped = {event.group_id for event in run.events(e.PayloadsDropped, Topic.DROPS, _deselected)}
     assert dropped == left_out
+
+
+def test_own_code_that_fails_ends_the_run_with_every_group_accounted_for(make_run: Callable[..., Run]):
+    selection = {"type": "custom", "factory": "tests.e2e.plugins:Refuses", "on_error": "raise", "refill": False}
+    run = make_run(steps=3, selection=selection)
+    run.ended_well(run.start(*ROLES))
+    run.finish(Outcome.FAILED)
+    (failed,) = run.events(e.StageFailed)
+    assert failed.stage == "batcher" and "Refuses: RuntimeError: no window pleases" in failed.detail
+    assert len(run.events(e.GroupDeselected)) == 2
+    reasons = {event.reason for event in run.events(e.ReplacementWaived)}
+    assert reasons <= {WaiverReason.SURPLUS, WaiverReason.RUN_COMPLETE}
+    assert run.started.started.sources.keys() >= {"tests.e2e.plugins:Refuses"}
 
 
 def _deselected(event: e.PayloadsDropped) -> bool:
