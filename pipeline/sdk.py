@@ -214,7 +214,8 @@ class Score:
 
     outcome: `ok`, or in a word why there is no value; `misconfigured` ends the run, whatever the verifier's
     `on_failure`. detail: the same in a sentence. answer: what the verifier took for the response's answer; it is
-    recorded where the response's text is.
+    recorded where the response's text is. penalty: added to the value for something else than being wrong, such as
+    -0.5 for an overlong answer; it is recorded by itself, so that a filter can look at the raw score without it.
     """
 
     value: float | None
@@ -222,6 +223,7 @@ class Score:
     components: Mapping[str, float] = field(default_factory=dict)
     answer: str | None = None
     detail: str | None = None
+    penalty: float = 0.0
 
 
 class Misconfigured(Exception):

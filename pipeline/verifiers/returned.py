@@ -55,6 +55,8 @@ def _one(which: str, score: Any) -> Outcome:
         return _wrong(which, f"a Score whose value is a {type(value).__name__}")
     if not math.isfinite(value):
         return Blank("not_finite", f"{which} returned {value}; expected a {EXPECTED}")
+    if not _is_number(score.penalty) or not math.isfinite(score.penalty):
+        return _wrong(which, f"a Score whose penalty is {score.penalty!r:.40}, no finite number")
     if score.components and not _are_numbers(score.components):
         return _wrong(which, "a Score with components that are no numbers")
     return score

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pipeline.domain import events as e
@@ -25,9 +25,10 @@ class Opinion(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """`ends_run`: why the run ends, if a verifier's failure says so. `answers`: what was read from the response."""
+    """`raw`: the score before `penalties`. `ends_run`: why the run ends, if a verifier's failure says so. `answers`:
+    what was read from the response."""
 
-    reward: float | None
+    raw: float | None
     components: dict[str, float]
     grading: Grading
     discard: DiscardReason | None
@@ -35,6 +36,12 @@ class Verdict(NamedTuple):
     detail: str | None = None
     ends_run: str | None = None
     answers: str | None = None
+    penalties: float = 0.0
+
+    @property
+    def reward(self) -> float | None:
+        """What it is worth in all."""
+        return None if self.raw is None else self.raw + self.penalties
 
 
 def failed(failure: Failure, detail: str | None) -> Verdict:
@@ -58,9 +65,9 @@ def zero(detail: str | None) -> Verdict:
 
 
 def verdict_of(opinions: Sequence[Opinion]) -> Verdict:
-    """Σ weight·score. A missing score is decided by its verifier's policy; the strictest of several counts, and one
-    that no response could ever get ends the run."""
-    components = _components(opinions)
+    """Σ weight·score, and Σ weight·penalty beside it. A missing score is decided by its verifier's policy; the
+    strictest of several counts, and one that no response could ever get ends the run."""
+    components, penalties = _components(opinions), _sum(opinions, _penalty)
     blanks = [(o, o.outcome) for o in opinions if isinstance(o.outcome, Blank)]
     if blanks:
         detail = "; ".join(blank.detail for _, blank in blanks)
@@ -68,8 +75,9 @@ def verdict_of(opinions: Sequence[Opinion]) -> Verdict:
         if policies != {"zero"}:
             lost = ungraded(detail, "raise" in policies)
             return lost._replace(components=components)
-        return Verdict(_sum(opinions), components, Grading.UNGRADED, None, None, detail)
-    return Verdict(_sum(opinions), components, Grading.GRADED, None, answers=_answers(opinions))
+        return Verdict(_sum(opinions, _value), components, Grading.UNGRADED, None, None, detail, None, None, penalties)
+    raw, answers = _sum(opinions, _value), _answers(opinions)
+    return Verdict(raw, components, Grading.GRADED, None, answers=answers, penalties=penalties)
 
 
 def _answers(opinions: Sequence[Opinion]) -> str | None:
@@ -78,15 +86,19 @@ def _answers(opinions: Sequence[Opinion]) -> str | None:
     return "; ".join(told) or None
 
 
-def _sum(opinions: Sequence[Opinion]) -> float:
+def _sum(opinions: Sequence[Opinion], number: Callable[[Outcome], float]) -> float:
     """A missing score counts 0 here: its verifier's policy is `zero`."""
     if len(opinions) == 1 and opinions[0].weight == 1.0:
-        return _value(opinions[0].outcome)
-    return weighted_sum([(o.weight, _value(o.outcome)) for o in opinions])
+        return number(opinions[0].outcome)
+    return weighted_sum([(o.weight, number(o.outcome)) for o in opinions])
 
 
 def _value(outcome: Outcome) -> float:
     return float(outcome.value) if isinstance(outcome, Score) and outcome.value is not None else 0.0
+
+
+def _penalty(outcome: Outcome) -> float:
+    return float(outcome.penalty) if isinstance(outcome, Score) else 0.0
 
 
 def _components(opinions: Sequence[Opinion]) -> dict[str, float]:
@@ -107,8 +119,9 @@ def scored(
     """The event."""
     return e.ResponseScored(
         response.group_id, response.slot, response.round, response.payload_key, response.payload_bytes,
-        verdict.discard, verdict.reward, 0.0, verdict.reward, verdict.components, verdict.grading, verdict.failure,
-        verdict.detail, attempts, grading_ms, response.finish_reason, response.prompt_tokens, response.response_tokens,
+        verdict.discard, verdict.raw, verdict.penalties, verdict.reward, verdict.components, verdict.grading,
+        verdict.failure, verdict.detail, attempts, grading_ms, response.finish_reason,
+        response.prompt_tokens, response.response_tokens,
         response.oldest_version, response.newest_version, response.entropy, response.drop_flag, response.env_timeout,
         response.env_failed, response.generator, text, at,
     )  # fmt: skip

@@ -66,7 +66,7 @@ def on_rollouts(response: str, verdict: Verdict) -> e.ResponseScored:
     v = verdict
     return scored(
         response, v.reward, discard=v.discard, grading=v.grading, failure=v.failure, detail=v.detail,
-        components=v.components,
+        components=v.components, raw_score=v.raw, penalties=v.penalties,
     )  # fmt: skip
 
 
@@ -142,12 +142,13 @@ def test_what_is_never_judged_ends_the_group_and_never_makes_it_shorter() -> Non
 
 
 def penalised(raw: Sequence[float], penalties: Sequence[float]) -> e.GroupAssembled:
-    """A group whose rewards are raw scores with penalties, from ResponseScored on."""
+    """A group whose rewards are raw scores with penalties, as its verifier tells them."""
     feed = assembling(by(), opened("0@0", len(raw)))
-    answers = [
-        scored(f"0@0/{slot}.1", score + penalty, raw_score=score, penalties=penalty)
+    told = {
+        f"0@0/{slot}.1": Score(score, penalty=penalty)
         for slot, (score, penalty) in enumerate(zip(raw, penalties, strict=True))
-    ]
+    }
+    answers = [on_rollouts(response, verdict) for response, verdict in judged(told, "drop_response")[0].items()]
     assert [(s.raw_score, s.penalties, s.reward) for s in answers] == [
         (score, penalty, score + penalty) for score, penalty in zip(raw, penalties, strict=True)
     ]

@@ -101,6 +101,7 @@ ANSWERS = [
     "Score(nan)",
     "'right'",
     "Score(None, 'refused', detail='it would not say')",
+    "Score(0.5, penalty=nan)",
 ]
 
 
@@ -127,6 +128,7 @@ def test_what_a_verifier_cannot_say_is_decided_by_its_policy(
     assert all(f"verifier 'judge' returned nan; expected a {EXPECTED}" == found[slot, 1].detail for slot in (6, 7))
     assert (found[8, 1].detail or "").startswith("verifier 'judge' returned a str; expected")
     assert found[9, 1].detail == "verifier 'judge': it would not say"
+    assert "a Score whose penalty is nan" in (found[10, 1].detail or "")
     ended = [event for event in rig.read(Topic.LEDGER) if isinstance(event, e.StageFailed)]
     assert len(ended) == (1 if policy == "raise" else 0)  # once, however many responses it concerns
 
