@@ -20,7 +20,7 @@ from pipeline.config import ProcessSettings, parse
 from pipeline.demo.processes import Processes, Role
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
-from pipeline.history.audit import audit_run
+from pipeline.history.audits.audit import audit_run
 from pipeline.log.client import Connection
 from pipeline.log.reader import end_offsets, read_topic
 from pipeline.runs import connection_of, init_run, store_of

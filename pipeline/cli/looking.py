@@ -130,7 +130,7 @@ def trace(
 
 def audit(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:
     """Check every invariant of a run, and that replay gives the recorded decisions. Exit code 1 if not."""
-    from pipeline.history.audit import audit_run
+    from pipeline.history.audits.audit import audit_run
     from pipeline.runs import connection_of, open_run, store_of
 
     settings = settings_for(run, bootstrap, redis_url)

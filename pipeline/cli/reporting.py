@@ -38,7 +38,7 @@ def report(
     Of several runs: side by side as they ended, at equal wall time and at equal generated tokens; curves by step, time
     or tokens.
     """
-    from pipeline.history.compare import write_comparison
+    from pipeline.history.reports.compare import write_comparison
     from pipeline.history.watch import read_view
 
     names = list(dict.fromkeys(runs))
@@ -58,8 +58,8 @@ def report(
 
 
 def _write_one(run: str, path: Path, no_audit: bool, bootstrap: str | None, redis_url: str | None) -> None:
-    from pipeline.history.audit import audit_run
-    from pipeline.history.report import write_report
+    from pipeline.history.audits.audit import audit_run
+    from pipeline.history.reports.report import write_report
     from pipeline.history.watch import read_view
     from pipeline.runs import connection_of, open_run, store_of
 

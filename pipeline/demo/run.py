@@ -21,8 +21,8 @@ from pipeline.demo.processes import Processes, Role
 from pipeline.demo.recipe import note_of, recipe
 from pipeline.demo.summary import summarise, told
 from pipeline.domain.vocabulary import Outcome
-from pipeline.history.audit import audit_run
-from pipeline.history.report import write_report
+from pipeline.history.audits.audit import audit_run
+from pipeline.history.reports.report import write_report
 from pipeline.history.view import RunView
 from pipeline.history.watch import Positions, Watch, load_samples, read_view
 from pipeline.local.files import read_json, write_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipeline.history.audit import Audit
+from pipeline.history.audits.audit import Audit
 from pipeline.history.view import RunView
 
 

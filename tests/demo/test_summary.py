@@ -10,7 +10,7 @@ import pytest
 from pipeline.demo.recipe import note_of, recipe
 from pipeline.demo.summary import summarise, told, training_seconds
 from pipeline.demo.tasks import DEFAULT, TASKS, choices
-from pipeline.history.audit import Audit
+from pipeline.history.audits.audit import Audit
 from pipeline.history.rows import Gap
 from pipeline.history.view import RunView
 

@@ -17,7 +17,7 @@ from pipeline.config import load_settings, parse
 from pipeline.domain import events as e
 from pipeline.domain.topology import READS, Output, StageName, Topic, partitions
 from pipeline.domain.vocabulary import Outcome
-from pipeline.history.audit import Audit, audit
+from pipeline.history.audits.audit import Audit, audit
 from pipeline.history.records import MemoryLog
 from pipeline.local import Services
 from pipeline.log.client import Connection, admin_client, fact_producer, plain_consumer

@@ -15,7 +15,7 @@ import yaml
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Output, Topic
-from pipeline.history.audit import audit_run
+from pipeline.history.audits.audit import audit_run
 from pipeline.local import Services
 from pipeline.log.admin import create_run
 from pipeline.log.client import Connection

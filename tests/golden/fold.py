@@ -19,7 +19,7 @@ from pipeline.domain.filters.stage import Filter
 from pipeline.domain.reaping import DiscardReaper, Reaper
 from pipeline.domain.rules import rules_of
 from pipeline.domain.scheduling import Scheduler
-from pipeline.history.prompts import PromptsSeen
+from pipeline.history.audits.prompts import PromptsSeen
 from tests.golden.plain import canonical, from_plain
 
 

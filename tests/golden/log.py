@@ -11,9 +11,9 @@ from typing import Any
 from pipeline.domain import events as e
 from pipeline.domain.rules import rules_of
 from pipeline.domain.topology import READS, Output, Topic, partitions
-from pipeline.history.prompts import PromptsSeen
+from pipeline.history.audits.prompts import PromptsSeen
+from pipeline.history.audits.replay import Incoming, stages
 from pipeline.history.records import MemoryLog
-from pipeline.history.replay import Incoming, stages
 from pipeline.log.codec import Members, Poison
 from pipeline.log.lane import Lane
 from pipeline.log.reader import Record

@@ -17,7 +17,7 @@ from pipeline.domain import events as e
 from pipeline.domain.rules import DECISION_VERSIONS
 from pipeline.domain.topology import Topic
 from pipeline.domain.vocabulary import DiscardReason, ExpiryReason, Reason
-from pipeline.history.audit import audit
+from pipeline.history.audits.audit import audit
 from pipeline.history.records import MemoryLog
 from pipeline.log.codec import Members, Poison
 from pipeline.log.reader import Record

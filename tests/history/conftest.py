@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pipeline.domain import events as e
-from pipeline.history.audit import Audit, audit
+from pipeline.history.audits.audit import Audit, audit
 from pipeline.history.records import MemoryLog
 from pipeline.log.codec import Members
 from pipeline.log.reader import Record

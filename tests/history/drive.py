@@ -21,7 +21,7 @@ from pipeline.domain.scheduling import Scheduler
 from pipeline.domain.topology import READS, Output, Topic, partitions
 from pipeline.domain.vocabulary import DiscardReason, FinishReason, Grading, Purpose
 from pipeline.domain.window_batching import batcher
-from pipeline.history.replay import Incoming
+from pipeline.history.audits.replay import Incoming
 from pipeline.log.cause import CAUSE
 from pipeline.log.codec import Members, encode
 from pipeline.log.lane import Lane, Writer

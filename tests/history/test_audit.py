@@ -10,7 +10,7 @@ import pytest
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
 from pipeline.domain.vocabulary import DropReason, Purpose
-from pipeline.history.audit import Audit, audit
+from pipeline.history.audits.audit import Audit, audit
 from pipeline.history.records import MemoryLog
 from pipeline.log.cause import CAUSE
 from pipeline.log.codec import Members, encode

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.history.compare import render_comparison
-from pipeline.history.course import Course
+from pipeline.history.reports.compare import render_comparison
+from pipeline.history.reports.course import Course
 from pipeline.history.view import RunView
 
 from .drive import Drive

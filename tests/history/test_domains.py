@@ -12,8 +12,8 @@ from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
 from pipeline.domain.vocabulary import Category, DiscardReason, Failure, Purpose, Reason
 from pipeline.history.domain_counts import MOST_DROP_NAMES, OTHER_DROPS, DomainCounts
-from pipeline.history.figures import bias, figures
-from pipeline.history.report import render
+from pipeline.history.reports.figures import bias, figures
+from pipeline.history.reports.report import render
 from pipeline.history.view import RunView
 from pipeline.log.codec import Members
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.domain import events as e
 from pipeline.domain.filters.variance import zero_std
-from pipeline.history.report import render
+from pipeline.history.reports.report import render
 from pipeline.history.view import RunView
 from pipeline.log.codec import Members
 

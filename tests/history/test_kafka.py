@@ -6,7 +6,7 @@ import secrets
 
 import pytest
 
-from pipeline.history.audit import audit_run
+from pipeline.history.audits.audit import audit_run
 from pipeline.history.records import KafkaLog
 from pipeline.history.trace import trace_run
 from pipeline.local import Services

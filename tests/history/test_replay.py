@@ -9,10 +9,10 @@ import pytest
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
 from pipeline.domain.vocabulary import Outcome
-from pipeline.history.audit import Audit, audit
-from pipeline.history.prompts import NotRecorded, RecordedPrompts
+from pipeline.history.audits.audit import Audit, audit
+from pipeline.history.audits.prompts import NotRecorded, RecordedPrompts
+from pipeline.history.audits.replay import Sources
 from pipeline.history.records import MemoryLog
-from pipeline.history.replay import Sources
 from pipeline.log.codec import Members
 
 from .drive import CONFIG, Drive, Numbers

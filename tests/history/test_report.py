@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.history.audit import Audit
-from pipeline.history.report import render, write_report
+from pipeline.history.audits.audit import Audit
+from pipeline.history.reports.report import render, write_report
 from pipeline.history.view import RunView
 
 from .drive import Drive

@@ -185,7 +185,10 @@ def test_a_file_changes_what_it_says_and_nothing_else(
         ("filters:\n  default: [{type: zero_sdt}]", ":2: filters.default[0].type: unknown type 'zero_sdt'; did you"),
         ("filters:\n  maths: [{type: zero_std}]", ":2: filters.maths: no such domain; did you mean 'math'?"),
         ("domains:\n  cod: {}", ":2: domains.cod: the run has no such domain; did you mean 'code'?"),
-        ("filters:\n  math:\n  - {type: band, low: 2, high: 1}", ":3: filters.math[0]: band keeps no group: 2 to 1"),
+        (
+            "filters:\n  math:\n  - {type: band, low: 2, high: 1}",
+            ":3: filters.math[0]: band keeps no group: no mean of exact lies between",
+        ),
         ("domains: {code: {quota: 3}}", "unknown key 'quota'; expected one of: filters, guard, shadow_filters"),
         ("- zero_std", "expected keys and values"),
     ],

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
-from pipeline.history.course import Course, Point
-from pipeline.history.curves import Figure, bins, figure, shares_of
-from pipeline.history.report import duration, page
-from pipeline.history.tables import percent
+from pipeline.history.reports.course import Course, Point
+from pipeline.history.reports.curves import Figure, bins, figure, shares_of
+from pipeline.history.reports.report import duration, page
+from pipeline.history.reports.tables import percent
 from pipeline.history.view import RunView
 
 COLOURS: Final = ("main", "good", "solved", "bad", "flat", "other0", "other1", "other2")

@@ -20,9 +20,9 @@ from pipeline.domain.rules import Rules
 from pipeline.domain.scheduling import Scheduler
 from pipeline.domain.topology import READS, MembersCodec, Output, Stage, partitions
 from pipeline.domain.window_batching import batcher
-from pipeline.history.answers import Answers, Lane, LaneAnswers, digest, total
-from pipeline.history.differences import explain
-from pipeline.history.prompts import NotRecorded, PromptsSeen
+from pipeline.history.audits.answers import Answers, Lane, LaneAnswers, digest, total
+from pipeline.history.audits.differences import explain
+from pipeline.history.audits.prompts import NotRecorded, PromptsSeen
 from pipeline.history.records import RunLog
 from pipeline.log import lane as stage_lane
 from pipeline.log.codec import encode

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from pipeline.domain.vocabulary import Category
-from pipeline.history.curves import (
+from pipeline.history.lengths import LengthTotals
+from pipeline.history.reports.curves import (
     Figure,
     acceptance,
     area,
@@ -24,7 +25,6 @@ from pipeline.history.curves import (
     shares_of,
     start_ms,
 )
-from pipeline.history.lengths import LengthTotals
 from pipeline.history.view import RunView
 
 MOST_METRICS: Final = 6

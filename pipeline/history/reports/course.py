@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pipeline.history.curves import Trace, curve
+from pipeline.history.reports.curves import Trace, curve
 from pipeline.history.rows import BatchRow
 from pipeline.history.view import RunView
 

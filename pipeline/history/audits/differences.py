@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Output, Topic
-from pipeline.history.answers import Lane
+from pipeline.history.audits.answers import Lane
 from pipeline.history.records import RunLog
 from pipeline.log.cause import parse_cause
 from pipeline.log.codec import Poison, UnknownSchema, encode

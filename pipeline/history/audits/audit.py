@@ -13,11 +13,11 @@ from pipeline.domain import events as e
 from pipeline.domain.lifecycle import Ledger
 from pipeline.domain.rules import DECISION_VERSIONS, Rules, rules_of
 from pipeline.domain.topology import MembersCodec, Topic, partitions
-from pipeline.history.answers import Answers
-from pipeline.history.keys import Endings, audit_keys
-from pipeline.history.prompts import PromptsSeen
+from pipeline.history.audits.answers import Answers
+from pipeline.history.audits.keys import Endings, audit_keys
+from pipeline.history.audits.prompts import PromptsSeen
+from pipeline.history.audits.replay import Sources, replay, stages
 from pipeline.history.records import KafkaLog, RunLog
-from pipeline.history.replay import Sources, replay, stages
 from pipeline.log.client import Connection
 from pipeline.log.codec import Members, Poison, UnknownSchema
 from pipeline.log.reader import Record

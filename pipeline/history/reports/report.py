@@ -9,10 +9,10 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
-from pipeline.history import tables
-from pipeline.history.audit import Audit
-from pipeline.history.figures import figures
-from pipeline.history.tables import percent
+from pipeline.history.audits.audit import Audit
+from pipeline.history.reports import tables
+from pipeline.history.reports.figures import figures
+from pipeline.history.reports.tables import percent
 from pipeline.history.view import RunView
 
 FOLDER: Final = Path(__file__).parent

@@ -1,0 +1,1 @@
+"""Whether a run keeps its invariants, and replay gives what was recorded."""

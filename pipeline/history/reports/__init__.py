@@ -1,0 +1,1 @@
+"""A run, or several, as HTML files that need nothing else."""
