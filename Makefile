@@ -11,10 +11,10 @@ PYTEST_ARGS ?= -n 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format images bench up down lock clean
+.PHONY: help venv demo test check format test-containers images bench up down lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: venv ## Run the whole pipeline on this machine and show what it decided (ARGS="--help" lists options)
 	@$(BIN)/tamis demo $(ARGS)
@@ -30,6 +30,9 @@ check: venv ## Lint, formatting and types
 format: venv ## Format the code and mend what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+test-containers: venv ## Run the demo in containers, disturb it, and audit it (needs Docker with compose)
+	$(BIN)/python -m pytest -m containers -s tests/containers tests/local
 
 images: ## Build the consumers' container images
 	docker build --target slim --tag tamis:$(VERSION)-slim .

@@ -1,7 +1,7 @@
 """What every test may use: one broker and one Redis for all tests and all xdist workers, and names of its own on them.
 
-`TAMIS_TEST_BOOTSTRAP` and `TAMIS_TEST_REDIS` name running ones; else the first test that asks starts them, and the end
-of the session stops them.
+`TAMIS_TEST_BOOTSTRAP` and `TAMIS_TEST_REDIS` name running ones; with `--containers` testcontainers starts them; else
+the first test that asks starts them as processes of this machine. The end of the session stops them.
 """
 
 import os
@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -24,15 +25,42 @@ MIB = 1024**2
 _STATE = "TAMIS_TEST_STATE"  # the folder that the workers share; they inherit it from the controller
 
 
+_GIVEN = "TAMIS_TEST_BOOTSTRAP", "TAMIS_TEST_REDIS"
+_servers = pytest.StashKey[list[Any]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--containers", action="store_true", help="Kafka and Redis in containers, by testcontainers")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
-        os.environ[_STATE] = tempfile.mkdtemp(prefix="tamis-tests-")
+    if hasattr(config, "workerinput"):
+        return
+    os.environ[_STATE] = tempfile.mkdtemp(prefix="tamis-tests-")
+    if config.option.containers:  # before the workers start, which inherit the addresses
+        from tests import servers
+
+        config.stash[_servers] = servers.started(servers.KafkaServer, lambda: servers.RedisServer(512 * MIB))
+        os.environ |= {name: server.address for name, server in zip(_GIVEN, config.stash[_servers], strict=True)}
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput") and (state := os.environ.pop(_STATE, None)):
+    if hasattr(config, "workerinput"):
+        return
+    for server in config.stash.get(_servers, []):
+        server.remove()
+    if state := os.environ.pop(_STATE, None):
         down(Path(state), wipe=True)
         shutil.rmtree(state)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests of the mark `containers` out unless `-m` names them."""
+    if "containers" in config.option.markexpr:
+        return
+    left_out = [item for item in items if item.get_closest_marker("containers")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +78,7 @@ def services() -> Services:
         bootstrap=os.environ.get("TAMIS_TEST_BOOTSTRAP"),
         redis_url=os.environ.get("TAMIS_TEST_REDIS"),
         redis_maxmemory=512 * MIB,
+        first="process",
     )
 
 
@@ -60,25 +89,39 @@ def run_name() -> str:
 
 
 @pytest.fixture
-def small_redis(tmp_path: Path) -> Iterator[Callable[..., LocalRedis]]:
+def small_redis(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     """Makes and starts a Redis of the test's own: `small_redis(maxmemory=64 * MIB, policy="noeviction", ...)`."""
-    made: list[LocalRedis] = []
+    made: list[tuple[Any, Callable[[], object]]] = []
 
-    def make(maxmemory: int = 64 * MIB, policy: str = "noeviction", appendonly: bool = False) -> LocalRedis:
-        server = LocalRedis(tmp_path / f"redis-{len(made)}", maxmemory, policy, appendonly)
-        made.append(server)
-        server.start()
-        return server
+    def make(maxmemory: int = 64 * MIB, policy: str = "noeviction", appendonly: bool = False) -> Any:
+        if request.config.option.containers:
+            from tests.servers import RedisServer
+
+            container = RedisServer(maxmemory, policy, appendonly)
+            made.append((container, container.remove))
+        else:
+            process = LocalRedis(tmp_path / f"redis-{len(made)}", maxmemory, policy, appendonly)
+            made.append((process, process.stop))
+        made[-1][0].start()
+        return made[-1][0]
 
     yield make
-    for server in made:
-        server.stop()
+    for _, end in made:
+        end()
 
 
 @pytest.fixture
-def own_kafka(tmp_path: Path) -> Iterator[LocalKafka]:
+def own_kafka(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
     """A started broker of the test's own, to kill, freeze and restart (3 s to start, 6 s after a kill)."""
-    broker = LocalKafka(tmp_path / "own")
-    broker.start()
-    yield broker
-    broker.stop()
+    broker: Any = LocalKafka(tmp_path / "own")
+    end = broker.stop
+    if request.config.option.containers:
+        from tests.servers import KafkaServer
+
+        broker = KafkaServer()
+        end = broker.remove
+    try:
+        broker.start()
+        yield broker
+    finally:
+        end()

@@ -87,16 +87,22 @@ class Container:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def kafka_environment(address: str) -> dict[str, str]:
+    """The official image's environment for a broker that clients reach at `address`. One setting from outside drops all
+    of its defaults, so it gets the full set."""
+    listeners = "INTERNAL://localhost:29092,HOST://0.0.0.0:9092,CONTROLLER://localhost:29093"
+    advertised = f"INTERNAL://localhost:29092,HOST://{address}"
+    settings = broker_settings(listeners, advertised, "localhost:29093", "/var/lib/kafka/data")
+    names = {"KAFKA_" + key.replace(".", "_").upper(): value for key, value in settings.items()}
+    return names | {"KAFKA_HEAP_OPTS": "-Xmx512m"}
+
+
 def docker_kafka(state_dir: Path) -> Container:
-    """The official image. One setting from outside drops all of its defaults, so it gets the full set."""
+    """The official image."""
 
     def environment(port: int) -> list[str]:
-        listeners = "INTERNAL://localhost:29092,HOST://0.0.0.0:9092,CONTROLLER://localhost:29093"
-        advertised = f"INTERNAL://localhost:29092,HOST://127.0.0.1:{port}"
-        settings = broker_settings(listeners, advertised, "localhost:29093", "/var/lib/kafka/data")
-        names = {key: "KAFKA_" + key.replace(".", "_").upper() for key in settings}
-        pairs = [f"{names[key]}={value}" for key, value in settings.items()]
-        return [word for pair in [*pairs, "KAFKA_HEAP_OPTS=-Xmx512m"] for word in ("--env", pair)]
+        pairs = kafka_environment(f"127.0.0.1:{port}")
+        return [word for name, value in pairs.items() for word in ("--env", f"{name}={value}")]
 
     return Container(
         name=_name(state_dir, "kafka"),

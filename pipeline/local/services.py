@@ -59,12 +59,13 @@ def ensure(
     bootstrap: str | None = None,
     redis_url: str | None = None,
     redis_maxmemory: int = GIB,
+    first: Backend = "docker",
     say: Say = lambda _: None,
 ) -> Services:
     """Kafka and Redis that answer: the given ones, those that run for `state_dir`, or new ones that outlive the caller.
 
-    `redis_maxmemory` (bytes) holds for a Redis that is started now. Raises LocalServicesError, once, with all that is
-    missing and what to install.
+    `redis_maxmemory` (bytes) holds for a Redis that is started now, `first` says what is tried first for it. Raises
+    LocalServicesError, once, with all that is missing and what to install.
     """
     state_dir = state_dir.absolute()
     addresses: dict[Kind, str | None] = {"kafka": bootstrap, "redis": redis_url}
@@ -74,7 +75,7 @@ def ensure(
         record = _read(state_dir)
         there = {kind for kind, started in record.items() if _answers(started, state_dir)}
         missing = [kind for kind in addresses if kind not in given and kind not in there]
-        for kind, backend in _choose(missing, record, say).items():
+        for kind, backend in _choose(missing, record, first, say).items():
             server = _server(kind, backend, state_dir, redis_maxmemory, say)
             say(f"starting {kind} ({server.how})")
             server.start()
@@ -127,25 +128,33 @@ def shown(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
-def _choose(kinds: Iterable[Kind], record: dict[Kind, Started], say: Say) -> dict[Kind, Backend]:
+def _choose(kinds: Iterable[Kind], record: dict[Kind, Started], first: Backend, say: Say) -> dict[Kind, Backend]:
     """A backend for each kind: the one that holds its data, else the first that is usable."""
     chosen: dict[Kind, Backend] = {}
     problems: list[str] = []
+    order: tuple[Backend, ...] = ("docker", "process") if first == "docker" else ("process", "docker")
     for kind in kinds:
-        before = record[kind].backend if kind in record else None
-        docker = _docker_problem(kind, say) if before != "process" else "its data are not in Docker"
-        local = (
-            _process_problem(kind) if before != "docker" else "its data are in Docker (tamis down --wipe gives them up)"
-        )
-        if docker is None:
-            chosen[kind] = "docker"
-        elif local is None:
-            chosen[kind] = "process"
+        found: dict[Backend, str] = {}
+        for backend in order:
+            problem = _problem(kind, backend, record, say)
+            if problem is None:
+                chosen[kind] = backend
+                break
+            found[backend] = problem
         else:
-            problems.append(f"{kind}: Docker: {docker}. Without Docker: {local}.")
+            problems.append(f"{kind}: Docker: {found['docker']}. Without Docker: {found['process']}.")
     if problems:
         raise LocalServicesError("\n".join(["Kafka and Redis can't both be had on this machine.", *problems, _INSTALL]))
     return chosen
+
+
+def _problem(kind: Kind, backend: Backend, record: dict[Kind, Started], say: Say) -> str | None:
+    """Why a kind can't be had by a backend, or None if it can."""
+    if kind in record and record[kind].backend != backend:
+        if backend == "docker":
+            return "its data are not in Docker"
+        return "its data are in Docker (tamis down --wipe gives them up)"
+    return _docker_problem(kind, say) if backend == "docker" else _process_problem(kind)
 
 
 _INSTALL = f"""Do one of these:
