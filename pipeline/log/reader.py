@@ -18,6 +18,7 @@ from pipeline.log.errors import Fatal, Stop, Unreachable
 from pipeline.log.topics import topic_name
 
 TIMEOUT_S: Final = 30.0
+ENDS_S: Final = 5.0
 BATCH: Final = 4_000
 LEADERLESS: Final = frozenset(
     {
@@ -111,31 +112,28 @@ def take(consumer: Consumer, timeout_s: float) -> list[Message]:
 def watermarks(connection: Connection, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
     """The first offset that is there, and the one after the last, of partitions of a Kafka topic. What is in an open
     transaction counts: a consumer of committed records would be told where the first of these begins."""
-    consumer = Consumer({**reader_settings(connection), "group.id": READERS, "isolation.level": "read_uncommitted"})
-    try:
-        found = {}
-        for partition in partitions:
-            found[partition] = _ends(consumer, TopicPartition(topic, partition))
-        return found
-    finally:
-        consumer.close()
-
-
-def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """Asked again while the partition has no leader: it was made a moment ago, or its broker has just started."""
+    settings = {**reader_settings(connection), "group.id": READERS, "isolation.level": "read_uncommitted"}
     deadline = time.monotonic() + TIMEOUT_S
     while True:
+        consumer = Consumer(settings)
         try:
-            ends = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+            return {partition: _ends(consumer, TopicPartition(topic, partition)) for partition in partitions}
         except KafkaException as error:
             reason = error.args[0]
             if reason.code() not in LEADERLESS or time.monotonic() > deadline:
-                raise Unreachable(f"the ends of {place.topic}/{place.partition}: {reason.str()}") from error
+                raise Unreachable(f"the ends of {topic}: {reason.str()}") from error
             time.sleep(0.05)
-            continue
-        if ends is None:
-            raise Unreachable(f"the ends of {place.topic}/{place.partition} did not come within {TIMEOUT_S:g} s")
-        return ends
+        finally:
+            consumer.close()
+
+
+def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """The caller asks again while the partition has no leader: it was made a moment ago, or its broker has just
+    started. It asks by a new client: one has been seen not to find a partition for 30 s that others found."""
+    ends = consumer.get_watermark_offsets(place, timeout=ENDS_S)
+    if ends is None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+    return ends
 
 
 def _assign(
