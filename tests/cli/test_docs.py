@@ -11,7 +11,7 @@ import pytest
 from .conftest import ROOT
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FOLDERS = ("benchmarks", "consumers", "docs", "examples", "pipeline", "schemas", "tests")
+FOLDERS = ("benchmarks", "consumers", "deploy", "docs", "examples", "pipeline", "schemas", "tests")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -23,8 +23,8 @@ def test_every_file_and_module_that_a_document_names_exists(path: Path) -> None:
     assert [name for name in sorted(links) if not (path.parent / name).exists()] == []
     modules = set(re.findall(r"python -m ([\w.]+)", text)) - {"pytest"}
     assert [name for name in sorted(modules) if importlib.util.find_spec(name) is None] == []
-    targets = set(re.findall(r"`make ([a-z]+)", text))
-    made = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    targets = set(re.findall(r"`make ([a-z-]+)", text))
+    made = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     assert targets <= made
 
 

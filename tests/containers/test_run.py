@@ -1,0 +1,101 @@
+"""The demo in containers: scaled up and down in mid-run, with a container of each kind killed. Nothing is lost, nothing
+doubled, nothing left."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from pipeline.cli.common import STAGES
+from pipeline.domain.topology import StageName
+from tests.containers.files import version
+from tests.containers.project import RUN, STEPS, Project, docker
+
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
+MB = 1_000_000
+KILL_ALL = "kill -9 -1"
+"""Kills what runs in a container but its init, which ends with it: to Docker that is a crash, not a wish."""
+
+
+def size(image: str) -> int:
+    return int(docker("image", "inspect", "--format", "{{.Size}}", image))
+
+
+def is_well(project: Project) -> bool:
+    return all(one["State"]["Health"]["Status"] == "healthy" for one in project.inspect(*STAGES))
+
+
+def is_finished(project: Project) -> bool:
+    return all((one["State"]["Status"], one["State"]["ExitCode"]) == ("exited", 0) for one in project.inspect(*STAGES))
+
+
+def kill_one_of_each(project: Project) -> None:
+    """Kill the first container of each consumer, and Redis. Kafka is restarted in order: one node that is killed may
+    lose the marker of a transaction (docs/decisions/0006)."""
+    killed = [project.containers(stage)[0] for stage in STAGES]
+    for container in killed:
+        docker("exec", container, "sh", "-c", KILL_ALL, check=False)
+    (redis,) = project.containers("redis")
+    docker("kill", "--signal", "KILL", redis)
+    docker("start", redis)
+    project.compose("restart", "kafka")
+    restarts = [int(docker("inspect", "--format", "{{.RestartCount}}", container)) for container in killed]
+    assert min(restarts) >= 1, restarts
+    project.say("killed one container of each consumer and Redis, restarted Kafka in order")
+
+
+def stop_one_of_each(project: Project) -> None:
+    """Each ends by SIGTERM with exit code 0 in under 5 s, and goes on when it is started again."""
+    for stage in STAGES:
+        container = project.containers(stage)[0]
+        began = time.monotonic()
+        docker("stop", "--time", "9", container)
+        took = time.monotonic() - began
+        code = docker("inspect", "--format", "{{.State.ExitCode}}", container)
+        project.say(f"stopped {stage} in {took:.1f} s, exit code {code}")
+        assert (code, took < 5.0) == ("0", True), docker("logs", "--tail", "5", container)
+        if stage == "assembler":
+            assert project.metadata(StageName.ASSEMBLER, 0).snap is not None
+        docker("start", container)
+
+
+def test_the_slim_image_adds_less_than_250_mb_to_its_base_and_has_no_torch(project: Project) -> None:
+    project.compose("build")
+    images = {name: f"tamis:{version()}-{name}" for name in ("slim", "full")}
+    added = size(images["slim"]) - size("python:3.11-slim")
+    project.say(f"slim adds {added / MB:.0f} MB to its base, full {(size(images['full']) - added) / MB:.0f} MB to slim")
+    assert added < 250 * MB
+    find = ["python", "-c", "import importlib.util as u; print(u.find_spec('torch') is not None)"]
+    found = {name: docker("run", "--rm", "--read-only", image, *find) for name, image in images.items()}
+    assert found == {"slim": "False", "full": "True"}
+    for image in images.values():
+        labels = json.loads(docker("image", "inspect", "--format", "{{json .Config.Labels}}", image))
+        assert labels["org.opencontainers.image.version"] == version()
+        assert docker("image", "inspect", "--format", "{{.Config.User}}", image) == "10001:10001"
+
+
+def test_a_run_is_scaled_up_and_down_survives_kills_and_ends_clean(project: Project) -> None:
+    project.compose("build")
+    project.say("built the images")
+    project.up(generator=1, scorer=1, assembler=1)
+    project.wait("2 batches are trained", lambda: project.trained() >= 2)
+    project.up(generator=3, scorer=2, assembler=2)
+    many = {stage: len(project.containers(stage)) for stage in ("generator", "scorer", "assembler")}
+    assert many == {"generator": 3, "scorer": 2, "assembler": 2}
+    project.wait("all consumers are well with 3 generators, 2 scorers and 2 assemblers", lambda: is_well(project))
+    so_far = project.trained()
+    project.wait("2 more batches are trained", lambda: project.trained() >= so_far + 2)
+    stop_one_of_each(project)
+    kill_one_of_each(project)
+    so_far = project.trained()
+    project.wait("2 more batches are trained", lambda: project.trained() >= min(so_far + 2, STEPS))
+    project.up(generator=1, scorer=1, assembler=1)
+    project.wait("the run is finished, and every consumer has ended with 0", lambda: is_finished(project), 600)
+    audit = json.loads(project.tamis("audit", RUN, "--json"))
+    assert audit["clean"], audit
+    status = json.loads(project.tamis("status", RUN, "--json"))
+    assert (status["outcome"], status["payload_keys"]) == ("completed", 0), status
+    assert project.trained() == STEPS
+    project.say(f"audit clean: {audit['checked']}; 0 keys left")
