@@ -339,9 +339,16 @@ def test_where_all_prompts_are_solved_the_run_ends_and_says_so() -> None:
     assert only(feed(skipped(2)), e.RunClosing)[0].outcome is Outcome.COMPLETED
 
 
+class Changing(Source):
+    """Each pass has prompts, and ids, of its own."""
+
+    def at(self, domain: str, ordinal: int, epoch: int) -> Issuable:
+        return replace(super().at(domain, ordinal, epoch), id=f"{domain}:{epoch}.{ordinal}")
+
+
 def test_as_many_solved_prompts_are_remembered_as_a_pass_has() -> None:
     r = rules(partitions=1, oversample_max=1.0, steps=99, exclude_above_pass_rate=0.9)
-    feed = Feed(Scheduler(r, Source(3), None))  # each pass has ids of its own
+    feed = Feed(Scheduler(r, Changing(3), None))
     feed(started())
     for step in range(1, 9):
         first, second, *rest = [gid for gid, live in feed.state.live.items() if live.phase == "open"]
