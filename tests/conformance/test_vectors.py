@@ -83,6 +83,12 @@ def test_numbers_have_the_tolerance_of_their_field() -> None:
     assert not passes(case({"keep": True}), {"keep": 1})
 
 
+def test_what_was_not_recorded_of_an_op_must_not_be_answered() -> None:
+    asked = case({"results": [{"counters": 3}]})
+    assert passes(asked, {"results": [{"counters": 3, "error": NotCompared("theirs")}]})
+    assert not passes(asked, {"results": [{"counters": 3, "error": "cancelled"}]})
+
+
 def test_what_is_left_out_or_meant_otherwise_is_counted() -> None:
     cases = [case({"keep": True, "n": 1}), case({"keep": True}, kind="other"), case({"keep": True}, quirk=True)]
     family = Family(

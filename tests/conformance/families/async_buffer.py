@@ -2,73 +2,103 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from pipeline.domain import events as e
-from pipeline.domain.batching import Batcher
 from pipeline.domain.filters.finding import Finding
 from pipeline.domain.grouping import version_range
 from pipeline.domain.vocabulary import Reason
-from tests.domain.given import LARGE, Feed, accepted, rules, started
+from tests.domain.given import LARGE, accepted
 
 from ..family import Case, Departure, Excluded, Family, NotCompared
 from .groups import STATUSES, decide, finite, member
+from .roll_queue import each_op
+from .taking import taken
 
-THEIRS = NotCompared("capacity, content and metrics are the buffer's own")
+STALE, ABORTED = (f"rollout/fully_async/{why}_groups_filtered" for why in ("stale", "aborted"))
+THEIRS = NotCompared("capacity, and numbers other than those of verdicts, are the buffer's own")
 
 
-@dataclass
 class Buffer:
-    """Groups that the product's filter let through, oldest first, and the gets that wait."""
+    """Groups that the product's filter let through, in that order, the gets that wait, and counts since they were last
+    told. `unstored` are groups that wait for space there, as recorded; here they are accepted."""
 
-    config: Mapping[str, Any]
-    groups: list[tuple[str, int]] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        limit = config["max_weight_staleness"]
+        self.filter, self.limit = config["filter"], LARGE if limit is None else limit
+        self.groups: dict[str, e.GroupAccepted] = {}
+        self.unstored: list[str] = []
+        self.waiting: list[int] = []
+        self.counts = Counter[str]()
 
-    def put(self, op: Mapping[str, Any]) -> dict[str, Any]:
+    def after(self, op: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+        """An op, and what is stored then; that is theirs while a group waits for space."""
+        each = {"put": self.put, "get": self.get, "metrics": self.metrics}
+        result = each[op["op"]](op, told)
+        self.unstored = [name for name in self.unstored if name in self.groups]
+        return {
+            "waiting_puts_stored": THEIRS,
+            "stored": THEIRS if self.unstored else [*self.groups],
+            "error": THEIRS,
+        } | result
+
+    def put(self, op: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
         """The filter's verdict; a get that waits takes the group."""
+        name = op["group_id"]
         who = [
             member(slot, sample["reward"], sample["versions"], **STATUSES.get(sample["status"], {}))
             for slot, sample in enumerate(op["samples"])
         ]
-        found = _verdict(who, self.config["filter"])
+        found = _verdict(who, self.filter)
         if found.reason is Reason.ABORTED:
-            return {"outcome": "aborted", "given_to_unused_handler": [op["group_id"]]}
+            self.counts[ABORTED] += 1
+            return {"outcome": "aborted", "given_to_unused_handler": [name]}
         if found.reason is not None:
+            self.counts[f"rollout/dynamic_filter/{found.metric_name}"] += 1
             return {"outcome": "filtered"}
-        full = len(self.groups) >= int(self.config["capacity_factor"] * self.config["rollout_batch_size"])
-        self.groups.append((op["group_id"], version_range(who)[0]))
-        result: dict[str, Any] = {"outcome": THEIRS if full else "stored"}
+        self.groups[name] = replace(accepted("0@0", version=version_range(who)[0]), group_id=name)
+        result: dict[str, Any] = {"outcome": "stored"}
+        if told["outcome"] == "waiting_for_space":
+            self.unstored.append(name)
+            result = {"outcome": THEIRS}
         if self.waiting:
             taken, old = self._take(self.waiting[0])
-            if taken is not None:
+            if taken:
                 self.waiting.pop(0)
-                result["waiting_gets_received"] = [taken]
+                result["waiting_gets_received"] = taken
             result |= {"given_to_unused_handler": old} if old else {}
         return result
 
-    def get(self, op: Mapping[str, Any]) -> dict[str, Any]:
+    def get(self, op: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
         """What the batcher takes for the next batch of one group, and what it finds too old."""
-        taken, old = self._take(op["current_version"])
-        if taken is None:
+        found, old = self._take(op["current_version"])
+        if not found:
             self.waiting.append(op["current_version"])
-        result = {"waiting": True} if taken is None else {"group_id": taken}
+        result: dict[str, Any] = {"group_id": found[0]} if found else {"waiting": True}
         return result | ({"given_to_unused_handler": old} if old else {})
 
-    def _take(self, version: int) -> tuple[str | None, list[str]]:
-        limit = self.config["max_weight_staleness"]
-        one = replace(rules(quotas={"maths": 1}), prefetch=0, max_staleness=LARGE if limit is None else limit)
-        batcher, old = Feed(Batcher(one)), list[str]()
-        batcher(started(version=version or 0))
-        while self.groups:
-            name, oldest = self.groups.pop(0)
-            for answer in batcher(accepted("0@0", version=oldest)):
-                if isinstance(answer, e.BatchFormed):
-                    return name, old
-                old.append(name)
-        return None, old
+    def metrics(self, op: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+        """The counts of verdicts."""
+        counts, self.counts = self.counts, Counter[str]()
+        return {
+            "metrics": dict.fromkeys(told["metrics"], THEIRS)
+            | {STALE: counts[STALE], ABORTED: counts[ABORTED]}
+            | counts
+        }
+
+    def _take(self, version: int | None) -> tuple[list[str], list[str]]:
+        """What is taken, and what is too old and stood before it; what stands behind it they look at later."""
+        found = taken([*self.groups.values()], 1, version or 0, self.limit)
+        names, order = [group.group_id for group in found.groups], [*self.groups]
+        before = order[: order.index(names[0])] if names else order
+        old = [name for name in before if name in found.stale]
+        for name in [*names, *old]:
+            del self.groups[name]
+        self.counts[STALE] += len(old)
+        return names, old
 
 
 def _verdict(who: list[e.Member], filter: str | None) -> Finding:
@@ -79,9 +109,7 @@ def _verdict(who: list[e.Member], filter: str | None) -> Finding:
 def answer(case: Case) -> Mapping[str, Any]:
     """Op by op."""
     buffer = Buffer(case["input"]["config"])
-    each = {"put": buffer.put, "get": buffer.get, "metrics": lambda op: {"metrics": THEIRS}}
-    rest = {"stored": THEIRS, "waiting_puts_stored": THEIRS, "error": THEIRS}
-    return {"results": [rest | each[op["op"]](op) for op in case["input"]["ops"]]}
+    return {"results": [buffer.after(op, told) for op, told in each_op(case)]}
 
 
 def _members(case: Case) -> list[Mapping[str, Any]]:
@@ -101,18 +129,20 @@ def _unversioned(case: Case) -> list[str]:
 
 
 def _without_unversioned(case: Case) -> Mapping[str, Any]:
+    """They are filtered, and so nobody gets them."""
     refused = _unversioned(case)
-    ops = case["input"]["ops"]
-    each = zip(ops, case["expected"]["results"], strict=True)
-    return {
-        "results": [_refused(op, result, op.get("group_id", result.get("group_id")) in refused) for op, result in each]
+    count = {f"rollout/dynamic_filter/drop_{Reason.PROVENANCE}": len(refused)}
+    instead: dict[str, Mapping[str, Any]] = {
+        "put": {"outcome": "filtered", "stored": []},
+        "get": {"waiting": True, "stored": []},
     }
-
-
-def _refused(op: Mapping[str, Any], result: Mapping[str, Any], refused: bool) -> Mapping[str, Any]:
-    if not refused:
-        return result
-    return {"outcome": "filtered"} if op["op"] == "put" else {"waiting": True}
+    results: list[Mapping[str, Any]] = []
+    for op, told in each_op(case):
+        if op.get("group_id", told.get("group_id")) in refused:
+            results.append(instead[op["op"]])
+        else:
+            results.append({**told, "metrics": {**told["metrics"], **count}} if op["op"] == "metrics" else told)
+    return {"results": results}
 
 
 FAMILIES = {

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from pipeline.config.filters import MeanFilter, StdFilter
 from pipeline.domain.filters.finding import Finding
-from pipeline.domain.filters.flags import drop_flag
 from pipeline.domain.filters.guard import Guard, GuardState
 from pipeline.domain.grouping import mean
 from pipeline.domain.rules import GuardRule
@@ -58,19 +57,6 @@ def _configured(type: str, given: Mapping[str, Any]) -> tuple[str, Mapping[str, 
     except ValidationError as error:
         raise Refused(error.errors()[0]["msg"]) from error
     return type, made.model_dump(exclude={"type"})
-
-
-def roll_guard(case: Case) -> Mapping[str, Any]:
-    """drop_flag under ROLL's ratio guard."""
-    guard, state = Guard(GuardRule("roll_ratio", {"max_ratio": 0.5})), GuardState()
-    decisions, counts = [], []
-    for flags in case["input"]["groups"]:
-        who = [member(slot, 0.0, drop_flag=bool(flag)) for slot, flag in enumerate(flags)]
-        reason = drop_flag({})(who).reason
-        kept = guard.keeps(state, reason) or reason is None
-        decisions.append("keep" if kept else "reject")
-        counts.append([state.total, state.filtered])
-    return {"decisions": decisions, "total_filtered_after": counts}
 
 
 def zero_std(case: Case) -> Mapping[str, Any]:
@@ -151,14 +137,6 @@ FAMILIES = {
                 lambda case: REFUSED,
             ),
             *SAMPLE_MASK_DEPARTURES,
-        ],
-    ),
-    "roll_agentic_group_filter": Family(
-        roll_guard,
-        excluded=[
-            Excluded(
-                "kind queue: how another system fills its own buffer", lambda case: case["input"]["kind"] == "queue"
-            )
         ],
     ),
     "zero_std": Family(

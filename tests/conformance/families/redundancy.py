@@ -15,8 +15,8 @@ from pipeline.engines.asks import Backlog
 from pipeline.log.work import Job
 from tests.domain.given import MEMBERS, Feed, opened, rules, scored
 
-from ..family import Case, Departure, Excluded, Family
-from . import loops
+from ..family import Case, Departure, Family
+from . import loops, roll_buffer
 
 DECIDED = ("roll_expand_requests", "roll_response_retry", "roll_agentic_geometry")
 NAMES = {
@@ -103,20 +103,19 @@ KINDS = {
     "roll_response_retry": response_retry,
     "roll_agentic_geometry": agentic_geometry,
     **loops.KINDS,
+    **roll_buffer.KINDS,
 }
 
 FAMILIES = {
     "redundancy": Family(
         lambda case: KINDS[case["input"]["kind"]](case),
         excluded=[
-            Excluded(
-                "kind roll_replay_buffer: how another system drives its own buffer",
-                lambda case: case["input"]["kind"] == "roll_replay_buffer",
-            ),
             *loops.EXCLUDED,
+            *roll_buffer.EXCLUDED,
         ],
         departures=[
             *loops.DEPARTURES,
+            *roll_buffer.DEPARTURES,
             Departure(
                 "nothing is asked for a group of none",
                 lambda case: case["input"].get("num_return_sequences") == 0,
