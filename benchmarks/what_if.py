@@ -91,7 +91,7 @@ def main() -> None:
     if given.profile:
         profile.enable()
     started = time.process_time()
-    found: Comparison = what_if(records, rules(), other, Members())
+    found: Comparison = what_if(records, rules(), other)
     seconds = time.process_time() - started
     profile.disable()
     print(

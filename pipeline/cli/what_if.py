@@ -40,7 +40,6 @@ def what_if(run: Run, filters: Filters = None, as_json: AsJson = False, bootstra
     from pipeline.config import canonical, parse_canonical
     from pipeline.config.other_filters import with_other_filters
     from pipeline.history.what_if import what_if as compare
-    from pipeline.log.codec import Members
     from pipeline.log.start import read_run_started
     from pipeline.process import calm_collector
 
@@ -58,7 +57,7 @@ def what_if(run: Run, filters: Filters = None, as_json: AsJson = False, bootstra
     customs = plugins.group_filters(other)
     ends = [n for topic in TOPICS for n in end_offsets(connection, topic, partitions(topic, rules)).values()]
     records = (record for topic in TOPICS for record in read_topic(connection, topic))
-    found = compare(_watched(records, sum(ends)), rules, other, Members(), customs)
+    found = compare(_watched(records, sum(ends)), rules, other, customs)
     if as_json:
         print_json(as_tree(found, run, str(filters)))
     else:

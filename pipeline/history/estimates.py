@@ -26,6 +26,11 @@ def estimates(
                 f"over-sampling (up to {rules.oversample_max:g}) follows acceptance, which was {was} and would "
                 f"have been {would_be}: other numbers of groups would have been opened"
             )
+    if rules.selection is not None:
+        yield (
+            f"the run selects from windows of {rules.selection.window} accepted groups; batches are counted here by "
+            "quota, as if every accepted group were trained on"
+        )
     if other.filter_partitions == 1 < rules.filter_partitions and any(d.guard for d in other.domains):
         yield (
             "a guard counts groups in their order, here the ledger's; in a run with one filter partition it may have "

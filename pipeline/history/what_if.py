@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 
 from pipeline.domain import events as e
 from pipeline.domain.filters.custom import Customs
+from pipeline.domain.filters.fields import looked_at
 from pipeline.domain.filters.stage import Filter
 from pipeline.domain.rules import Rules
-from pipeline.domain.topology import MembersCodec, StageName, Topic
+from pipeline.domain.topology import StageName, Topic
 from pipeline.domain.vocabulary import Category, ConstantClass, Purpose, Reason
 from pipeline.history.estimates import estimates
 from pipeline.history.shadows import ShadowTally
-from pipeline.log.codec import Poison
+from pipeline.log.codec import Members, Poison
 from pipeline.log.reader import Record
 
 TOPICS = (Topic.LEDGER, Topic.DISCARDS)
@@ -75,11 +76,9 @@ class Comparison:
         return list(estimates(self.rules, self.other, self.judged, accepted, would, self.changed_batch))
 
 
-def what_if(
-    records: Iterable[Record], rules: Rules, other: Rules, members: MembersCodec, customs: Customs | None = None
-) -> Comparison:
+def what_if(records: Iterable[Record], rules: Rules, other: Rules, customs: Customs | None = None) -> Comparison:
     """Judge every recorded training group by the filters of `other`. The records are those of TOPICS, in that order."""
-    fold = Fold(Comparison(rules, other, {d.name: DomainTally(d.quota) for d in rules.domains}), members, customs)
+    fold = Fold(Comparison(rules, other, {d.name: DomainTally(d.quota) for d in rules.domains}), customs)
     for record in records:
         fold.note(record)
     return fold.found
@@ -88,10 +87,10 @@ def what_if(
 class Fold:
     """One pass under way. `_groups` has the domain of each training group, `_open` those that have no ending yet."""
 
-    def __init__(self, found: Comparison, members: MembersCodec, customs: Customs | None) -> None:
+    def __init__(self, found: Comparison, customs: Customs | None) -> None:
         self.found = found
-        self._members = members
-        self._filter = Filter(found.other, members, customs)
+        self._members = Members(only=looked_at(found.other) | {"response_tokens"})
+        self._filter = Filter(found.other, self._members, customs)
         self._state = self._filter.initial(0)
         self._groups: dict[str, str] = {}
         self._open: set[str] = set()

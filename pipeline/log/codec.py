@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cache
@@ -20,7 +20,7 @@ from fastavro import schemaless_reader, schemaless_writer
 from pipeline.domain.events import EVENTS, Event, Member
 from pipeline.domain.vocabulary import DeadLetterReason
 from pipeline.log.binary import Malformed, Read, Write
-from pipeline.log.compile import codec_of
+from pipeline.log.compile import codec_of, part_reader
 from pipeline.log.schemas import SchemaVersion, read_schema, versions
 
 MARKER: Final = b"\xc3\x01"
@@ -139,12 +139,13 @@ def _unreadable(value: bytes | None) -> Exception:
 
 
 class Members:
-    """The members of a group as one Avro array (`schemas/member`), without marker: it travels inside events."""
+    """The members of a group as one Avro array (`schemas/member`), without marker: it travels inside events.
+    With `only`, members that are decoded have these fields; asking for another may be an AttributeError."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: Collection[str] | None = None) -> None:
         codec = codec_of(tuple[Member, ...])
         self._write: Callable[[Any], bytes] = codec.writers[tuple]
-        self._read = codec.read
+        self._read = codec.read if only is None else part_reader(Member, only)
 
     def encode(self, members: tuple[Member, ...]) -> bytes:
         """One Avro-encoded array."""

@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import struct
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
 
 from pipeline.domain.vocabulary import DeadLetterReason
-from pipeline.log.binary import MISS, SCALARS, VARINTS, Codec, Malformed, Unwritable, Write, read_long, shorts, union
+from pipeline.log.binary import (
+    MISS,
+    SCALARS,
+    VARINTS,
+    Codec,
+    Malformed,
+    Read,
+    Unwritable,
+    Write,
+    read_long,
+    shorts,
+    union,
+)
 from pipeline.log.derive import SEQUENCES, choices, item_type, stored_fields
 from pipeline.log.generate import reader, writer
 
@@ -155,6 +167,11 @@ def _record(cls: type[Any]) -> Codec:
     plain = "__slots__" in cls.__dict__ and not hasattr(cls, "__post_init__")
     read = reader(cls, codec_of, made.read) if plain else made.read
     return Codec({cls: writer(cls, codec_of, made.writers[cls])}, read)
+
+
+def part_reader(cls: type[Any], only: Collection[str]) -> Read:
+    """A reader of a tuple of these, each with the fields in `only`; others may be unset."""
+    return _sequence(tuple, Codec({}, reader(cls, codec_of, composed(cls).read, only))).read
 
 
 def _inside(names: tuple[str, ...], values: list[Any], error: Malformed) -> Malformed:

@@ -7,7 +7,7 @@ A generated function does what is well-formed and short. Everything else it give
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import groupby
 from typing import Any, Final
 
@@ -20,15 +20,20 @@ SHORT: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
 """Integers by their one byte."""
 
 
-def reader(cls: Any, codec_of: CodecOf, careful: Read) -> Read:
-    """A fast reader of a slotted class whose instances are their stored fields and nothing else."""
+def reader(cls: Any, codec_of: CodecOf, careful: Read, only: Collection[str] | None = None) -> Read:
+    """A fast reader of a slotted class whose instances are their stored fields and nothing else. With `only`, other
+    fields may be left unset, and nobody looks whether their bytes are right."""
     source = Reading(codec_of, new=object.__new__, cls=cls, careful=careful, long=read_long, length=length, SHORT=SHORT)
     frozen = cls.__dataclass_params__.frozen
     source.names |= {"blank": twin_of(cls) if frozen else cls, "unpack": UNPACK}
     body = ["begin = at", "made = new(blank)"]
     for floats, fields in _runs(cls):
         places = {f"made.{name}": kind for name, kind in fields.items()}
-        body += source.doubles(places) if floats else source.all(places)
+        if floats and (only is None or not fields.keys().isdisjoint(only)):
+            body += source.doubles(places)
+            continue
+        for name, kind in fields.items():
+            body += source.one(kind, f"made.{name}") if only is None or name in only else source.skip(kind)
     body += ["made.__class__ = cls"] if frozen else []
     read: Read = source.function("data, at", [*body, "return made, at"], "careful(data, begin)")
     return read

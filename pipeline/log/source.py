@@ -97,6 +97,24 @@ class Reading(Source):
             return self._several(kind, to)
         return [f"{to}, at = {self.bind(self.codec_of(kind).read)}(data, at)"]
 
+    def skip(self, kind: Any) -> Lines:
+        """Past a value, whose length alone is looked at."""
+        if kind is int:
+            return ["while data[at] > 127:", "    at += 1", "at += 1"]
+        if kind in (str, bytes):
+            return ["b = data[at]", "at = length(data, at)[1] if b & 129 else at + 1 + (b >> 1)"]
+        if kind is float or kind is bool or _is_enum(kind):
+            return ["at += 8" if kind is float else "at += 1"]
+        if inner := _optional(kind):
+            return ["b = data[at]", "at += 1", "if b:", *_indented(self.skip(inner))]
+        several = [f"_, at = {self.bind(self.codec_of(kind).read)}(data, at)"]
+        if typing.get_origin(kind) not in (*SEQUENCES, dict):
+            return several
+        parts = typing.get_args(kind) if typing.get_origin(kind) is dict else (item_type(kind),)
+        items = ["for _ in range(b >> 1):", *_indented(line for part in parts for line in self.skip(part))]
+        end = ["if b:", *_indented([*items, "if data[at]:", "    raise IndexError", "at += 1"])]
+        return ["b = data[at]", "if b & 129:", *_indented(several), "else:", *_indented(["at += 1", *end])]
+
     def _several(self, kind: Any, to: str) -> Lines:
         """One block of up to 63 items; the composed reader has no such limits."""
         origin = typing.get_origin(kind)

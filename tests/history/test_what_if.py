@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.what_if import GUARD as WINDOW
+from benchmarks.what_if import recorded
+from benchmarks.what_if import rules as benchmark_rules
 from pipeline.config import ConfigError, DecisionConfig, canonical, parse, parse_canonical
 from pipeline.config.other_filters import with_other_filters
 from pipeline.domain import events as e
+from pipeline.domain.filters.fields import EVERY, looked_at
 from pipeline.domain.filters.stage import Filter
-from pipeline.domain.rules import Rules, rules_of
+from pipeline.domain.rules import Rules, SelectionSettings, rules_of
 from pipeline.domain.topology import Topic
-from pipeline.domain.vocabulary import Purpose
+from pipeline.domain.vocabulary import Failure, FinishReason, Grading, Purpose
 from pipeline.history.shadows import recorded_shadows
 from pipeline.history.what_if import TOPICS, Comparison, what_if
 from pipeline.log.codec import Members
@@ -38,7 +46,7 @@ def others(**changes: Any) -> Rules:
 
 def compared(drive: Drive, other: Rules) -> Comparison:
     records = [r for topic in TOPICS for r in drive.records if r.topic is topic]
-    return what_if(records, drive.rules, other, MEMBERS)
+    return what_if(records, drive.rules, other)
 
 
 def of_type(drive: Drive, *kinds: type[e.Event]) -> list[Any]:
@@ -99,6 +107,83 @@ def test_what_would_have_been_other_data_is_called_an_estimate(drive: Drive) -> 
     assert "over-sampling (up to 2) follows acceptance" in oversampling and "100.0 %" in oversampling
     guarded = rules_of(CONFIG | {"domains": [domain(guard=GUARD)], "filter_partitions": 1})
     assert "in a run with one filter partition" in compared(drive, guarded).estimates()[-1]
+
+
+def test_batches_of_a_run_with_a_selection_are_called_an_estimate(drive: Drive) -> None:
+    settings = SelectionSettings(6, True, "none", False, None, False, None)
+    selecting = replace(drive.rules, selection=settings)
+    found = what_if([r for r in drive.records if r.topic in TOPICS], selecting, selecting)
+    (why,) = found.estimates()
+    assert why.startswith("the run selects from windows of 6 accepted groups; batches are counted here by quota")
+
+
+CHAINS: list[list[dict[str, Any]]] = [
+    [ZERO_STD],
+    [ZERO_STD | {"type": "finished_zero_std", "metric": "raw"}],
+    [BAND | {"metric": "exact"}, {"type": "drop_flag"}],
+    [{"type": "provenance", "one_version": True}, {"type": "no_filter"}],
+    [{"type": "std_filter", "std_threshold": 0.1, "ddof": 0, "metric": "reward"}],
+    [{"type": "mean_filter", "threshold_down": 0.1, "threshold_up": None, "metric": "exact", "compat": None}],
+]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain[0]["type"])
+@pytest.mark.parametrize("shadowed", [False, True])
+def test_filters_say_the_same_of_members_without_the_fields_that_they_do_not_look_at(
+    chain: list[dict[str, Any]], shadowed: bool
+) -> None:
+    other = others(shadow_filters=chain) if shadowed else others(filters=chain)
+    fields, stage = looked_at(other), Filter(other, MEMBERS)
+    part, rng = Members(only=fields), random.Random(5)
+    assert fields < EVERY
+    rulings = []
+    for n in range(300):
+        group = MEMBERS.encode(tuple(odd_member(rng, slot, even=n % 3 == 0) for slot in range(4)))
+        whole, less = (stage.ruling(stage.initial(0), "sort", members.decode(group), 4) for members in (MEMBERS, part))
+        assert whole == less
+        rulings.append(whole.finding.reason)
+    assert len(set(rulings)) > 3
+
+
+def odd_member(rng: random.Random, slot: int, even: bool) -> e.Member:
+    """One with any of the flaws that a filter may look at."""
+    reward, flawed = 1.0 if even else rng.choice([0.0, 0.3, 1.0]), rng.random() < 0.1
+    return e.Member(
+        slot, 1, rng.choice([None, "k" * rng.randint(1, 300)]), rng.randint(0, 1 << 40),
+        None if flawed and rng.random() < 0.5 else reward, reward, 0.0, {"exact": reward, "style": rng.random()},
+        rng.choice([None, 0.5]), rng.choice([Grading.GRADED, Grading.GRADED, Grading.UNGRADED]),
+        rng.choice(list(Failure)) if flawed else None, rng.choice(list(FinishReason)), flawed and rng.random() < 0.5,
+        flawed, False, rng.randint(0, 1 << 40), rng.randint(0, 9000), rng.choice([-1, 3, 3, 3, 3, 3, 3]),
+        rng.choice([3, 3, 4]), "generator-1",
+    )  # fmt: skip
+
+
+def test_a_custom_filter_is_given_every_field() -> None:
+    custom_rule = {"type": "custom", "factory": "somewhere:Something", "on_error": "reject"}
+    assert looked_at(others(filters=[ZERO_STD, custom_rule])) == EVERY
+    assert looked_at(others(shadow_filters=[custom_rule])) == EVERY
+
+
+def test_judging_a_group_takes_a_small_multiple_of_decoding_it() -> None:
+    """CPU time as a ratio to reading the same records and members whole; about 2."""
+    records = list(recorded(300))
+    other = benchmark_rules(filters=[BAND, ZERO_STD], guard=WINDOW)
+
+    def read() -> None:
+        for event in (r.event() for r in records):
+            if isinstance(event, e.GroupAccepted | e.GroupRejected):
+                MEMBERS.decode(event.members)
+
+    pairs = [(cpu_s(read), cpu_s(lambda: what_if(records, benchmark_rules(), other))) for _ in range(7)]
+    reading, judging = (min(times) for times in zip(*pairs, strict=True))
+    assert judging < 5 * reading
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    """CPU seconds of this process."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
 
 
 def test_groups_that_ended_before_the_filter_keep_their_end_and_their_cost() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pipeline.domain.events import Member, ShadowVerdict
@@ -47,8 +46,8 @@ class Chain:
         ordered = sorted(rules.filters, key=lambda f: _ORDER.index(f.type))
         self.filter_hash = rules.filter_hash
         self.guard = Guard(rules.guard) if rules.guard is not None else None
-        self._before = [self._made(f) for f in ordered if f.type == "provenance"]
-        self._filters = [graded, *[self._made(f) for f in ordered if f.type != "provenance"]]
+        before = [self._made(f) for f in ordered if f.type == "provenance"]
+        self._filters = [*before, graded, *[self._made(f) for f in ordered if f.type != "provenance"]]
         self._shadows = [(name, self._made(f)) for name, f in _named(rules.shadows)]
 
     def decide(self, members: Sequence[Member], group_size: int) -> Finding:
@@ -56,14 +55,14 @@ class Chain:
         last finding that measured something."""
         finding = whole(members, group_size)
         measurements: dict[str, float] = {}
-        for ask in (*self._before, *self._filters):
+        for ask in self._filters:
             if finding.reason is not None:
                 break
             newer = unless_unknown(ask, members)
             measurements |= newer.measurements
             if newer.reason is not None or newer.measured is not None or finding.measured is None:
                 finding = newer
-        return finding if measurements == finding.measurements else replace(finding, measurements=measurements)
+        return finding if measurements == finding.measurements else finding._replace(measurements=measurements)
 
     def shadows(self, members: Sequence[Member]) -> tuple[ShadowVerdict, ...]:
         """What each shadow says of a group with known rewards."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import isfinite
+from typing import Final, NamedTuple, cast
 
 from pipeline.domain.events import Member
 from pipeline.domain.vocabulary import ConstantClass, Reason
 
+NOTHING: Final[dict[str, float]] = {}
+"""What is measured by a filter that measures nothing; nobody changes it."""
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+
+class Finding(NamedTuple):
     """`reason` None keeps the group. `measured` and `threshold` were compared, `metric` is the number looked at.
     `ends_run`: the group is rejected and the run ends."""
 
@@ -23,7 +25,7 @@ class Finding:
     constant_class: ConstantClass | None = None
     metric_name: str = ""
     detail: str | None = None
-    measurements: dict[str, float] = field(default_factory=dict)
+    measurements: dict[str, float] = NOTHING
     ends_run: bool = False
 
 
@@ -39,8 +41,7 @@ def metric_values(members: Sequence[Member], metric: str) -> list[float] | None:
             values = [m.raw_score for m in members]
         case _:
             values = [m.components.get(metric) for m in members]
-    known = [v for v in values if v is not None]
-    return known if len(known) == len(values) else None
+    return None if None in values else cast(list[float], values)
 
 
 def ungraded(name: str, metric: str) -> Finding:

@@ -102,7 +102,12 @@ class Guard:
 
     def told(self, state: GuardState) -> dict[str, float]:
         """The state as an event tells it, after the group was counted."""
-        told = {"total": state.total, "filtered": state.filtered, "in_a_row": state.in_a_row}
+        told = {
+            "total": float(state.total),
+            "filtered": float(state.filtered),
+            "in_a_row": float(state.in_a_row),
+        }
         if self._window:
-            told |= {"recent": len(state.recent), "recent_filtered": state.recent.count(True)}
-        return {name: float(value) for name, value in told.items()}
+            told["recent"] = float(len(state.recent))
+            told["recent_filtered"] = float(state.recent.count(True))
+        return told

@@ -54,7 +54,7 @@ def graded(members: Sequence[Member]) -> Finding:
             reason = _OF_FAILURE.get(member.failure, Reason.UNGRADED) if member.failure else Reason.UNGRADED
             return _broken(reason, f"slot {member.slot} has no reward")
     rewards = [m.reward for m in members if m.reward is not None]
-    if not all(map(isfinite, rewards)) or not isfinite(mean(rewards)):
+    if not isfinite(mean(rewards)):  # as it is if one of them isn't
         return _broken(Reason.NON_FINITE_REWARD, f"rewards {rewards[:8]}")
     return SOUND
 

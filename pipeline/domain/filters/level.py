@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
 
@@ -29,7 +28,7 @@ def mean_filter(args: Mapping[str, Any]) -> GroupFilter:
     def decide(members: Sequence[Member]) -> Finding:
         found = by_mean(members)
         alone = keeps_one and len(members) == 1 and found.measured is not None
-        return replace(found, reason=None, metric_name="") if alone else found
+        return found._replace(reason=None, metric_name="") if alone else found
 
     return decide
 

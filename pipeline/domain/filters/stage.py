@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.domain import events as e
 from pipeline.domain.filters.chain import Chain
@@ -108,8 +108,7 @@ class Filter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(NamedTuple):
     """Everything that decides about a group: what the filters found, and whether the guard overruled them."""
 
     finding: Finding

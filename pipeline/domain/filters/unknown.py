@@ -4,7 +4,6 @@ of such zeros would look like one that teaches nothing."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pipeline.domain.events import Member
 from pipeline.domain.filters.finding import Finding, GroupFilter
@@ -18,14 +17,16 @@ def unless_unknown(ask: GroupFilter, members: Sequence[Member]) -> Finding:
     """What a filter says. A rejection for want of signal is `ungraded` unless the members that were judged, two or
     more, would be rejected for that by themselves. (A custom filter isn't asked about a part of a group.)"""
     finding = ask(members)
+    if not _lacks_signal(finding):
+        return finding
     known = [m for m in members if m.grading is not Grading.UNGRADED]
-    if len(known) == len(members) or not _lacks_signal(finding):
+    if len(known) == len(members):
         return finding
     if len(known) >= LEAST_KNOWN and (finding.reason is Reason.CUSTOM or _lacks_signal(ask(known))):
         return finding
     reason, unknown = Reason.UNGRADED, len(members) - len(known)
     detail = f"{unknown} of {len(members)} rewards are unknown, counted as 0; it would be {finding.metric_name}"
-    return replace(finding, reason=reason, constant_class=None, metric_name=f"drop_{reason}", detail=detail)
+    return finding._replace(reason=reason, constant_class=None, metric_name=f"drop_{reason}", detail=detail)
 
 
 def _lacks_signal(finding: Finding) -> bool:

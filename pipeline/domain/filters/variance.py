@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline.domain.events import Member
-from pipeline.domain.filters.finding import Finding, GroupFilter, metric_values, non_finite, ungraded
+from pipeline.domain.filters.finding import NOTHING, Finding, GroupFilter, metric_values, non_finite, ungraded
 from pipeline.domain.grouping import sample_std
 from pipeline.domain.vocabulary import ConstantClass, FinishReason, Reason
 
@@ -14,18 +14,21 @@ from pipeline.domain.vocabulary import ConstantClass, FinishReason, Reason
 def zero_std(args: Mapping[str, Any]) -> GroupFilter:
     """Rejects when not (std > tol), std with ddof 1. `tol`: in units of the metric; `metric`: reward, raw or a
     component; `max_reward`: what `all_max` means. After check_reward_nonzero_std of slime and MILES."""
-    return lambda members: _constant("zero_std", members, args, "std")
+    of = _constant("zero_std", args, "std")
+    return lambda members: of(members, NOTHING)
 
 
 def finished_zero_std(args: Mapping[str, Any]) -> GroupFilter:
     """zero_std over the members that weren't cut off at their length limit; fewer than two: rejected. A kept group
     stays whole. After the finished-response filter of open-instruct."""
 
+    of = _constant("finished_zero_std", args, "std_finished")
+
     def decide(members: Sequence[Member]) -> Finding:
         finished = [m for m in members if m.finish_reason is not FinishReason.LENGTH]
         count = {"finished": float(len(finished))}
         if len(finished) >= 2:
-            return _constant("finished_zero_std", finished, args, "std_finished", count)
+            return of(finished, count)
         reason = Reason.INSUFFICIENT_FINISHED_RESPONSES
         return Finding("finished_zero_std", reason, count["finished"], 2.0, metric_name=f"drop_{reason}",
                        measurements=count)  # fmt: skip
@@ -55,25 +58,27 @@ def std_filter(args: Mapping[str, Any]) -> GroupFilter:
 
 
 def _constant(
-    name: str,
-    members: Sequence[Member],
-    args: Mapping[str, Any],
-    key: str,
-    more: Mapping[str, float] | None = None,
-) -> Finding:
+    name: str, args: Mapping[str, Any], key: str
+) -> Callable[[Sequence[Member], Mapping[str, float]], Finding]:  # fmt: skip
+    """Judges members by their spread; the second argument is measured too."""
     tol, metric, top = float(args["tol"]), str(args["metric"]), float(args["max_reward"])
-    values = metric_values(members, metric)
-    if values is None:
-        return ungraded(name, metric)
-    std = sample_std(values)
-    if broken := non_finite(name, metric, values, std):
-        return broken
-    measurements = {f"{metric}_{key}": std, **(more or {})}
-    if std > tol:
-        return Finding(name, None, std, tol, metric, measurements=measurements)
-    label = f"drop_zero_std_{round(min(values), 1) + 0.0}"
-    kind = constant_class(values, top)
-    return Finding(name, Reason.ZERO_STD, std, tol, metric, kind, label, measurements=measurements)
+    measured = f"{metric}_{key}"
+
+    def decide(members: Sequence[Member], more: Mapping[str, float]) -> Finding:
+        values = metric_values(members, metric)
+        if values is None:
+            return ungraded(name, metric)
+        std = sample_std(values)
+        if broken := non_finite(name, metric, values, std):
+            return broken
+        measurements = {measured: std, **more}
+        if std > tol:
+            return Finding(name, None, std, tol, metric, measurements=measurements)
+        label = f"drop_zero_std_{round(min(values), 1) + 0.0}"
+        kind = constant_class(values, top)
+        return Finding(name, Reason.ZERO_STD, std, tol, metric, kind, label, measurements=measurements)
+
+    return decide
 
 
 def constant_class(values: Sequence[float], top: float) -> ConstantClass:
