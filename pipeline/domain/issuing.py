@@ -18,6 +18,11 @@ SOLVED = "solved"
 """How the detail of a skipped prompt begins that is left out because it was solved."""
 
 
+def pass_rate(scores: e.Scores | None) -> float | None:
+    """The share of a group that was right, for rewards from 0 to 1: their mean. None: a member has no finite reward."""
+    return scores.reward_mean if scores else None
+
+
 @dataclass(frozen=True, slots=True)
 class Lineage:
     """What a new group descends from: the first of its line, the one it replaces, and its number in the line."""
@@ -82,7 +87,7 @@ class Issuer:
 
     def note_pass_rate(self, state: Run, prompt: e.PromptRef, scores: e.Scores | None) -> None:
         """Leave a prompt that is solved out of later passes. As many are remembered as there are in a pass."""
-        least, rate = self.rules.exclude_above_pass_rate, scores.reward_mean if scores else None
+        least, rate = self.rules.exclude_above_pass_rate, pass_rate(scores)
         if least is None or rate is None or rate < least:
             return
         solved = state.shares[prompt.domain].solved

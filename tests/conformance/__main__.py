@@ -14,7 +14,11 @@ COMMITTED = Path(__file__).parent / "vectors"
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("paths", nargs="*", type=Path, default=[COMMITTED], metavar="PATH")
-    parser.add_argument("--family", choices=sorted(known()), help="default: by the file's name")
+    parser.add_argument(
+        "--family",
+        choices=sorted(known()),
+        help="default: what the file tells by `family`, the kinds of its cases, or its name",
+    )
     args = parser.parse_args()
     files = [file for path in args.paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
     bad = not files

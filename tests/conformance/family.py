@@ -47,7 +47,8 @@ class Family:
     """`answer` asks the product and gives its answer in the recorded form. It may raise Refused, or give the reason of
     a refusal under the key `refused`. `read` finds the cases of a file; `follows_choice` names what a tie leaves open
     besides `kept`. A family whose answers need a comparison of their own has `judge` instead: whether it is right, and
-    what was answered."""
+    what was answered. Its cases are known by their input's `kind`, or the field that `told_by` names, being one of
+    `kinds`."""
 
     answer: Callable[[Case], Mapping[str, Any]] | None = None
     judge: Callable[[Case], tuple[bool, Any]] | None = None
@@ -55,6 +56,13 @@ class Family:
     departures: Sequence[Departure] = ()
     follows_choice: Sequence[str] = ("kept_rows", "metrics")
     read: Callable[[Mapping[str, Any]], list[Case]] = lambda document: document["cases"]
+    kinds: frozenset[str] = frozenset()
+    told_by: str = "kind"
+
+    def fits(self, cases: Sequence[Any]) -> bool:
+        """Whether all of them say that they are this family's."""
+        asked = [case.get("input") if isinstance(case, Mapping) else None for case in cases]
+        return bool(asked) and all(isinstance(one, Mapping) and one.get(self.told_by) in self.kinds for one in asked)
 
 
 @dataclass(frozen=True)
@@ -66,11 +74,16 @@ class Vectors:
     tolerance: Mapping[str, Any]
 
 
-def load(path: Path, family: Family) -> Vectors:
-    """Read a file of a family's form."""
+def document_of(path: Path) -> Mapping[str, Any]:
+    """What a file of vectors holds. ValueError if it is none."""
     document = _numbers(json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse))
     if not isinstance(document, dict):
         raise ValueError(f"holds a {type(document).__name__}; expected an object with `cases`")
+    return document
+
+
+def load(path: Path, document: Mapping[str, Any], family: Family) -> Vectors:
+    """The cases of a document of a family's form."""
     try:
         cases = list(family.read(document))
     except (KeyError, TypeError, AttributeError) as error:

@@ -14,7 +14,7 @@ from pipeline.config import ConfigError
 
 from . import families
 from .compare import Comparison
-from .family import Case, Family, Refused, Vectors, load
+from .family import Case, Family, Refused, Vectors, document_of, load
 
 SHOWN = 3
 
@@ -56,18 +56,29 @@ def known() -> dict[str, Family]:
     return {name: family for module in modules for name, family in getattr(module, "FAMILIES", {}).items()}
 
 
-def family_of(stem: str) -> str:
-    """The family of a file by its name, which it equals or begins with. KeyError if there is none."""
-    fitting = [name for name in known() if stem == name or stem.startswith(name)]
-    if not fitting:
-        raise KeyError(f"{stem}: no such family; known are {', '.join(sorted(known()))}")
-    return max(fitting, key=len)
+def family_of(document: Mapping[str, Any], stem: str) -> str:
+    """The family that a document names under `family`; or that alone has such kinds of cases; or else the one with
+    which the file's name begins. ValueError if there is none."""
+    families, cases = known(), document.get("cases")
+    named = document.get("family")
+    if named is not None and named not in families:
+        raise ValueError(f"family {named!r} is unknown; known are {', '.join(sorted(families))}")
+    fitting = [name for name, family in families.items() if isinstance(cases, list) and family.fits(cases)]
+    by_name = max([name for name in families if stem.startswith(name)], key=len, default=None)
+    found = named or (fitting[0] if len(fitting) == 1 else by_name)
+    if found is None:
+        raise ValueError(
+            "neither `family` in it, nor the kinds of its cases, nor its name tells the family; "
+            f"give --family, one of {', '.join(sorted(families))}"
+        )
+    return str(found)
 
 
 def run_file(path: Path, name: str | None = None) -> Result:
-    """All cases of a file, as the family `name` or that of the file's own name."""
-    family = known()[name or family_of(path.stem)]
-    return run(load(path, family), family)
+    """All cases of a file, as the family `name` or the one that it tells itself."""
+    document = document_of(path)
+    family = known()[name or family_of(document, path.stem)]
+    return run(load(path, document, family), family)
 
 
 def run(vectors: Vectors, family: Family) -> Result:

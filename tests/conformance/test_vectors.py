@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
+from math import nextafter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipeline.domain.issuing import Issuer
+
 from .__main__ import COMMITTED, main
-from .family import Case, Departure, Excluded, Family, NotCompared, Refused, Vectors
-from .runner import family_of, run, run_file
+from .families import filters
+from .family import Case, Departure, Excluded, Family, NotCompared, Refused, Vectors, document_of
+from .runner import family_of, known, run, run_file
 
 FILES = sorted(COMMITTED.glob("*.json"))
 
@@ -104,9 +110,50 @@ def test_what_is_left_out_or_meant_otherwise_is_counted() -> None:
     )
 
 
-def test_a_file_belongs_to_the_family_that_its_name_begins_with() -> None:
-    with pytest.raises(KeyError, match="no such family"):
-        family_of("nothing_of_the_kind")
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_a_file_tells_its_family_by_what_is_in_it(path: Path) -> None:
+    document, families = document_of(path), known()
+    telling = families[path.stem].kinds
+    assert family_of(document, "any name" if telling else path.stem) == path.stem
+    assert family_of({"cases": [], "family": path.stem}, "zero_std") == path.stem
+    assert family_of({"cases": []}, f"{path.stem}_again") == path.stem
+
+
+def a_pass_rate_that_must_be_exceeded(patch: pytest.MonkeyPatch) -> None:
+    note = Issuer.note_pass_rate
+
+    def noted(self: Issuer, *given: Any) -> None:
+        if (least := self.rules.exclude_above_pass_rate) is not None:
+            self.rules = replace(self.rules, exclude_above_pass_rate=nextafter(least, 2.0))
+        note(self, *given)
+
+    patch.setattr(Issuer, "note_pass_rate", noted)
+
+
+def a_solved_prompt_that_comes_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Issuer, "note_pass_rate", lambda *given: None)
+
+
+def a_pass_rate_of_sums(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(filters, "pass_rate", lambda scores: scores.reward_sum)
+
+
+@pytest.mark.parametrize(
+    "change", [a_pass_rate_that_must_be_exceeded, a_solved_prompt_that_comes_again, a_pass_rate_of_sums]
+)
+def test_a_product_that_leaves_out_other_prompts_is_told(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    change(monkeypatch)
+    assert run_file(COMMITTED / "zero_std.json").mismatches
+
+
+def test_kinds_of_another_family_are_told_before_the_name_and_strange_ones_are_not() -> None:
+    cases = [{"name": "a", "input": {"kind": kind}, "expected": {}} for kind in ("guard", "queue")]
+    assert family_of({"cases": cases}, "zero_std") == "roll_agentic_group_filter"
+    assert family_of({"cases": [*cases, {"input": {"kind": "strange"}}]}, "zero_std") == "zero_std"
+    with pytest.raises(ValueError, match="give --family, one of advantages, "):
+        family_of({"cases": [*cases, 3]}, "my_zero_std")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +169,8 @@ def test_a_file_belongs_to_the_family_that_its_name_begins_with() -> None:
             '{"cases": [{"name": "x", "input": {"kind": "new"}, "expected": {}}]}',
             "raised KeyError: 'new'",
         ),
-        ("strange", '{"cases": []}', "no such family; known are"),
+        ("strange", '{"cases": []}', "strange: neither `family` in it, nor the kinds of its cases, nor its name"),
+        ("zero_std", '{"cases": [], "family": "other"}', "family 'other' is unknown; known are advantages, "),
         ("zero_std", '{"cases": []}', "zero_std: 0 of 0"),
     ],
 )

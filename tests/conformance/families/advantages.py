@@ -145,6 +145,21 @@ def _by_label(case: Case) -> Mapping[str, Any]:
 FAMILIES = {
     "advantages": Family(
         answer,
+        kinds=frozenset(
+            {
+                "miles",
+                "open_instruct",
+                "open_instruct_finished",
+                "ragen_grpo",
+                "roll_agentic_reward_norm",
+                "roll_group_reward_norm",
+                "roll_reward_norm",
+                "slime",
+                "slime_by_group",
+                "verl_rloo",
+            }
+        ),
+        told_by="variant",
         departures=[
             Departure("groups are those of the labels, also where one is short", _lumped, _by_label),
             Departure("a group of one is centred and scaled by the batch if so configured", _by_batch, _alone_by_batch),

@@ -157,6 +157,7 @@ def _without_nan(case: Case) -> Mapping[str, Any]:
 FAMILIES = {
     "train_infer_correction": Family(
         answer,
+        kinds=frozenset({"batch", "correction"}),
         departures=[
             Departure("missing log-probabilities are an error", _missing, refused),
             Departure("what stands outside the mask never reaches a statistic", _poisoned, _cleaned),

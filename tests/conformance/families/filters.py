@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from sys import float_info
 from typing import Any
 
 from pydantic import ValidationError
 
 from pipeline.config.filters import MeanFilter, StdFilter
+from pipeline.domain.events import PromptRef, PromptSkipped, Scores
 from pipeline.domain.filters.finding import Finding
 from pipeline.domain.filters.guard import Guard, GuardState
-from pipeline.domain.grouping import mean
+from pipeline.domain.grouping import scores_of
+from pipeline.domain.issuing import Issuer, pass_rate
 from pipeline.domain.rules import GuardRule
+from pipeline.domain.run_state import Run, Share
 from pipeline.domain.vocabulary import Category, Reason, category_of
+from tests.domain.given import Source, rules
 
-from ..family import Case, Departure, Excluded, Family, NotCompared, Refused
+from ..family import Case, Departure, Excluded, Family, Refused
 from .groups import STATUSES, decide, finite, member
 from .losses import SAMPLE_MASK_DEPARTURES, masks_of_difficulty, masks_of_samples
 
@@ -63,10 +68,10 @@ def zero_std(case: Case) -> Mapping[str, Any]:
     """Each policy as the product's filter with that policy's tolerance."""
     asked = case["input"]
     policy, samples, args = asked["policy"], asked["samples"], asked["args"]
-    key = args.get("reward_key")
-    who = [_member(slot, sample, key, policy) for slot, sample in enumerate(samples)]
+    key, unit = args.get("reward_key"), float(args.get("max_possible_score", 1.0))
+    who = [_member(slot, sample, unit, policy) for slot, sample in enumerate(samples)]
     tol = TOLERANCES.get(policy, 1e-8)
-    settings = {"tol": tol, "metric": key or "reward", "max_reward": float(args.get("max_possible_score", 1.0))}
+    settings = {"tol": tol, "metric": key or "reward", "max_reward": 1.0}
     type = "finished_zero_std" if policy == "open_instruct_finished" else "zero_std"
     if policy == "miles_no_aborted" or args.get("filter_zero_std_samples") is False:
         type, settings = "no_filter", {}
@@ -79,20 +84,30 @@ def zero_std(case: Case) -> Mapping[str, Any]:
             "drop": reason is not None and not guard.keeps(GuardState(), reason),
         }
     if policy == "open_instruct_exact":
-        rewards = [m.reward for m in who if m.reward is not None]
-        found["percent_solved"] = mean(rewards) / float(args.get("max_possible_score", 1.0))
-        found["prompt_excluded_from_later_epochs"] = NotCompared("which prompts come again is not the filter's")
+        scores = scores_of(who)
+        found["percent_solved"] = pass_rate(scores)
+        found["prompt_excluded_from_later_epochs"] = _left_out(scores, args.get("no_resampling_pass_rate"))
     return found
 
 
-def _member(slot: int, sample: Mapping[str, Any], key: str | None, policy: str) -> Any:
+def _left_out(scores: Scores, least: float | None) -> bool:
+    """Whether the product passes by the only prompt of a source in its next pass, after a group with these scores."""
+    issuer = Issuer(replace(rules(), exclude_above_pass_rate=least), Source(1))
+    state = Run({"maths": Share()}, [])
+    first = issuer.at(PromptRef("", "maths", 0, 0))
+    issuer.note_pass_rate(state, first.ref, scores)
+    return any(isinstance(out.event, PromptSkipped) for out in issuer.draw(state, issuer.rules.domain("maths"), 0))
+
+
+def _member(slot: int, sample: Mapping[str, Any], unit: float, policy: str) -> Any:
+    """The product's rewards are shares of the best one, `unit`."""
     status = sample.get("status", "completed")
     known = {"truncated", "aborted"} if policy == "miles_no_aborted" else {"truncated"}
     more = STATUSES[status] if status in known else {}
     reward = sample["reward"]
     if isinstance(reward, Mapping):
         return member(slot, next(iter(reward.values())), components=dict(reward), **more)
-    return member(slot, reward if reward is None else float(reward), **more)
+    return member(slot, reward if reward is None else float(reward) / unit, **more)
 
 
 def _rewards(case: Case) -> list[Any]:
@@ -123,6 +138,7 @@ NOT_FINITE = Departure(
 FAMILIES = {
     "roll_rlvr_filter": Family(
         roll_rlvr_filter,
+        kinds=frozenset({"difficulty_mask", "query_filter", "sample_mask"}),
         excluded=[
             Excluded(
                 "layout one_element: a group is its members, in whatever form they are passed",
@@ -141,6 +157,10 @@ FAMILIES = {
     ),
     "zero_std": Family(
         zero_std,
+        kinds=frozenset(
+            {"miles", "miles_no_aborted", "open_instruct_exact", "open_instruct_finished", "slime", "slime_fallback"}
+        ),
+        told_by="policy",
         departures=[
             NOT_FINITE,
             Departure(

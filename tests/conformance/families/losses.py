@@ -116,6 +116,9 @@ SAMPLE_MASK_DEPARTURES = [
 ]
 FAMILIES = {
     "loss_aggregation": Family(
-        loss, departures=[Departure("what stands outside the mask never counts", _counts_outside, _inside)]
+        loss,
+        kinds=frozenset({"roll", "verl"}),
+        told_by="impl",
+        departures=[Departure("what stands outside the mask never counts", _counts_outside, _inside)],
     )
 }

@@ -109,6 +109,7 @@ KINDS = {
 FAMILIES = {
     "redundancy": Family(
         lambda case: KINDS[case["input"]["kind"]](case),
+        kinds=frozenset(KINDS),
         excluded=[
             *loops.EXCLUDED,
             *roll_buffer.EXCLUDED,

@@ -101,6 +101,7 @@ def _as_accepted(case: Case) -> list[Mapping[str, Any]]:
 FAMILIES = {
     "roll_agentic_group_filter": Family(
         lambda case: queue(case) if _is(case) else roll_guard(case),
+        kinds=frozenset({"guard", "queue"}),
         excluded=[
             Excluded(
                 "kind queue: only opens episodes or hands them out; no verdict, staleness or order is recorded",

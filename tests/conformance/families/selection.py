@@ -173,6 +173,9 @@ def _one_reward(case: Case) -> Mapping[str, Any]:
 FAMILIES = {
     "ragen_filter": Family(
         whole_filter,
+        kinds=frozenset(
+            {"entropies", "lengths", "rewards", "token_rewards", "turn_entropies", "turn_lengths", "turn_rewards"}
+        ),
         departures=[
             Departure("a group with a reward that is not finite is no candidate", _spoilt, _without_spoilt),
             Departure("the deviation of a group of one is 0, not NaN", _groups_of_one, _as_zeros),
@@ -180,6 +183,6 @@ FAMILIES = {
             Departure("a response has one reward, however many turns it has", _turns_refused, _one_reward),
         ],
     ),
-    "ragen_selector_scores": Family(selector),
+    "ragen_selector_scores": Family(selector, kinds=frozenset({"scores"})),
     "ragen_worked_examples": Family(worked_example, read=worked_examples),
 }

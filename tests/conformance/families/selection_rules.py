@@ -88,6 +88,7 @@ def _odd_deviation(case: Case) -> bool:
 FAMILIES = {
     "ragen_trainer_rules": Family(
         answer,
+        kinds=frozenset({"empty_stop", "loss_scaling", "soft_reweight", "variance_stop"}),
         departures=[
             Departure("an unknown rescale is refused", _unknown_rescale, refused),
             Departure("a deviation that is not finite is refused", _odd_deviation, refused),
