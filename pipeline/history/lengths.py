@@ -51,7 +51,7 @@ NO_LENGTHS: Final = LengthTotals()
 
 @dataclass(slots=True)
 class Lengths:
-    """Tokens of responses that were sampled to their end: those that failed are left out."""
+    """Tokens of responses that were sampled to their end, judged or not: those that failed are left out, and copies."""
 
     members: Spread = field(default_factory=Spread)
     discarded: Spread = field(default_factory=Spread)
@@ -69,7 +69,7 @@ class Lengths:
 
     def on_discarded(self, event: e.ResponseDiscarded) -> None:
         """Take a response that won't be a member."""
-        if event.failure is not None or event.reason is DiscardReason.FAILED:
+        if event.failure is not None or event.reason is DiscardReason.DUPLICATE:
             return
         self.discarded.add(event.response_tokens)
         t = self.totals

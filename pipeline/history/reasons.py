@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from pipeline.domain import events as e
 from pipeline.domain.rules import Rules
-from pipeline.domain.vocabulary import ConstantClass, DiscardReason, ExpiryReason, Reason, SkipReason, WaiverReason
+from pipeline.domain.vocabulary import (
+    ConstantClass,
+    DiscardReason,
+    ExpiryReason,
+    Grading,
+    Reason,
+    SkipReason,
+    WaiverReason,
+)
 
+MOST_DETAIL: Final = 300
+"""Characters of a response's detail that are told."""
 _REJECTED = {
     Reason.TIMEOUT: "a member has no reward: it ran out of time",
     Reason.ENV_FAILED: "a member has no reward: its environment failed",
@@ -116,10 +127,21 @@ def waived(event: e.ReplacementWaived, opened: e.GroupOpened | None, rules: Rule
     return f"gets no replacement: {event.reason}, {_WAIVED[event.reason].format(**known)}"
 
 
-def discarded(event: e.ResponseDiscarded, slot: str) -> str:
-    """Why a response is no member; `slot` names it."""
-    failure = f" ({event.failure})" if event.failure else ""
-    return f"{slot} discarded: {event.reason}, {_DISCARDED[event.reason]}{failure}; {event.response_tokens} tokens"
+def discarded(event: e.ResponseDiscarded, slot: str, scored: e.ResponseScored | None = None) -> str:
+    """Why a response is no member; `slot` names it, `scored` is what was said when it was judged, if known."""
+    why = str(event.failure) if event.failure else ""
+    if scored is not None and scored.discard is event.reason:
+        why = unused(scored)
+        if scored.grading is Grading.UNGRADED and event.reason is DiscardReason.FAILED:
+            why = f"ungraded: {why}" if why else "ungraded"
+    told = f" ({why})" if why else ""
+    return f"{slot} discarded: {event.reason}, {_DISCARDED[event.reason]}{told}; {event.response_tokens} tokens"
+
+
+def unused(event: e.ResponseScored) -> str:
+    """What a scored response failed of, and its detail: the predicate that refused it, or why nobody judged it."""
+    detail = (event.detail or "")[:MOST_DETAIL] + "…" * (len(event.detail or "") > MOST_DETAIL)
+    return ": ".join([*([str(event.failure)] if event.failure else []), *([detail] if detail else [])])
 
 
 def skipped(event: e.BatchSkipped) -> str:

@@ -7,6 +7,7 @@ from math import fsum
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import MembersCodec
+from pipeline.domain.vocabulary import DiscardReason, Grading
 from pipeline.history import reasons
 
 
@@ -36,15 +37,17 @@ def generated(event: e.ResponseGenerated) -> str:
 
 
 def scored(event: e.ResponseScored) -> str:
-    """Judged how."""
-    what = f"reward {event.reward:g}" if event.reward is not None else f"{event.grading}"
-    why = f" ({event.failure})" if event.failure else ""
-    return f"{_slot(event.slot, event.round)} judged in {event.grading_ms / 1000:.1f} s: {what}{why}"
+    """Judged how: the reward and what it is made of, whether anybody knows it, and why it can't be a member."""
+    text = f"{_slot(event.slot, event.round)} judged in {event.grading_ms / 1000:.1f} s: {_worth(event)}"
+    why = reasons.unused(event)
+    if event.discard is DiscardReason.FILTERED:
+        return f"{text}; the response filter refuses it{f' ({why})' if why else ''}"
+    return f"{text} ({why})" if why else text
 
 
-def discarded(event: e.ResponseDiscarded) -> str:
-    """Why a response is no member."""
-    return reasons.discarded(event, _slot(event.slot, event.round))
+def discarded(event: e.ResponseDiscarded, scored: e.ResponseScored | None = None) -> str:
+    """Why a response is no member; `scored`: what was said when it was judged, if known."""
+    return reasons.discarded(event, _slot(event.slot, event.round), scored)
 
 
 def assembled(event: e.GroupAssembled, codec: MembersCodec, after_s: float | None) -> str:
@@ -75,6 +78,15 @@ def dropped(event: e.PayloadsDropped) -> str:
 
 def _slot(slot: int, round: int) -> str:
     return f"slot {slot}" if round == 1 else f"slot {slot} (round {round})"
+
+
+def _worth(event: e.ResponseScored) -> str:
+    if event.reward is None:
+        return str(event.grading)
+    text = f"reward {event.reward:g}"
+    if event.penalties and event.raw_score is not None:
+        text += f" (score {event.raw_score:g}, penalties {event.penalties:g})"
+    return text if event.grading is Grading.GRADED else f"{text}, though nobody judged it"
 
 
 def _versions(oldest: int, newest: int) -> str:

@@ -53,7 +53,7 @@ def trace(group_id: str, records: Iterable[Record], members: MembersCodec | None
 @dataclass(slots=True)
 class Life:
     """One group under the glass. `parents` holds who replaces whom, for all groups. `left_out`: it was deselected, and
-    no batch was formed since."""
+    no batch was formed since. `scored`: what was said first of each slot and round."""
 
     group_id: str
     members: MembersCodec
@@ -63,6 +63,7 @@ class Life:
     opened: e.GroupOpened | None = None
     rules: Rules | None = None
     left_out: bool = False
+    scored: dict[tuple[int, int], e.ResponseScored] = field(default_factory=dict)
 
     def note(self, record: Record) -> Iterator[Line]:
         """What a record says of the group."""
@@ -158,9 +159,10 @@ class Life:
             case e.ResponseGenerated():
                 yield say.generated(event)
             case e.ResponseScored():
+                self.scored.setdefault((event.slot, event.round), event)
                 yield say.scored(event)
             case e.ResponseDiscarded():
-                yield say.discarded(event)
+                yield say.discarded(event, self.scored.get((event.slot, event.round)))
             case e.GroupAssembled():
                 after_s = None if self.opened_ms is None else (record.timestamp_ms - self.opened_ms) / 1000
                 yield say.assembled(event, self.members, after_s)

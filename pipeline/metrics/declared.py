@@ -73,7 +73,8 @@ METRICS: Final = (
     _counter("tamis_field", "groups", "Counters by the names that the field has: scheduler/group_filter_count, "
              "rollout/dynamic_filter/drop_<reason>; at most 50 names of drops a domain.", "domain", "name"),
     # responses and payloads
-    _counter("tamis_responses", "responses", "Training responses that did not fail, as members or discarded.", "use"),
+    _counter("tamis_responses", "responses", "Training responses that did not fail, as members or discarded, copies "
+             "left out.", "use"),
     _counter("tamis_response_tokens", "tokens", "Their tokens.", "use"),
     _counter("tamis_responses_discarded", "responses", "Responses not used, evaluations included.", "reason"),
     _gauge("tamis_payload_keys", "keys", "Payload keys of the run in Redis."),

@@ -166,7 +166,10 @@ class Scorer:
         try:
             reason = self._filter.rejection(judged)
         except Raised as error:
-            return v.ungraded(f"the response filter raised {error}", error.ends_run)
+            told = f"the response filter raised {error}"
+            return verdict._replace(
+                discard=DiscardReason.FILTERED, detail=told, ends_run=told if error.ends_run else None
+            )
         return verdict._replace(discard=DiscardReason.FILTERED, detail=reason) if reason else verdict
 
     def _answer(self, job: Job, verdict: v.Verdict, case: Case | None = None) -> Answer:

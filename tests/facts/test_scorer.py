@@ -12,6 +12,8 @@ import pytest
 import redis
 
 from pipeline.domain import events as e
+from pipeline.domain.advice import FILTERED
+from pipeline.domain.open_groups import OpenGroup
 from pipeline.domain.topology import StageName, Topic
 from pipeline.domain.vocabulary import DiscardReason, Failure, FinishReason, Grading, Purpose
 from pipeline.history.status import status_of
@@ -185,9 +187,15 @@ def test_what_a_broken_predicate_decides_is_its_policy(
     kept = on_error == "keep"
     for slot, why in ((1, "ValueError: broken"), (2, "TypeError: tests.facts.plugins:rejects_bad answered str")):
         s = found[slot, 1]
-        assert s.discard is (None if kept else DiscardReason.FAILED)
-        assert s.grading is (Grading.GRADED if kept else Grading.UNGRADED)
+        assert s.discard is (None if kept else DiscardReason.FILTERED)
+        assert (s.grading, s.reward) == (Grading.GRADED, 0.0)  # no outage of the verifier, which judged it
         assert kept or (s.detail or "").startswith(f"the response filter raised {why}")
+    opened = e.GroupOpened(
+        "0@0", e.PromptRef("p", "math", 0, 0), Purpose.TRAIN, None, "0@0", None, 1, 5, 4, 0, 0, None, 0
+    )
+    group = OpenGroup(opened, 0, 0, 0, [], [])
+    group.lose(found[1, 1])
+    assert kept or group.setbacks(late=False) == {FILTERED: 1}  # which starvation is then told of
     assert len(rig.read(Topic.LEDGER)[1:]) == (1 if on_error == "raise" else 0)
 
 

@@ -119,13 +119,17 @@ def test_lengths_are_of_members_and_discarded_training_responses(drive: Drive, v
     assert view.groups.lengths.members.count == len(members)
 
 
-def test_failed_responses_have_no_length() -> None:
+def test_failed_responses_and_copies_have_no_length_but_whole_ones_that_nobody_judged_have() -> None:
     view = RunView()
-    for reason, failure in [(DiscardReason.FAILED, None), (DiscardReason.LATE, Failure.TIMEOUT)]:
-        view.note(0, Topic.DISCARDS, e.ResponseDiscarded("1@0", 0, 1, None, 0, 700, reason, failure, 0))
+    left_out = [(DiscardReason.FAILED, Failure.TIMEOUT), (DiscardReason.LATE, Failure.TIMEOUT)]
+    for reason, failure in [*left_out, (DiscardReason.DUPLICATE, None)]:
+        view.note(0, Topic.DISCARDS, e.ResponseDiscarded("1@0", 0, 1, None, 0, 900, reason, failure, 0))
     assert view.groups.lengths.totals.discarded == 0
-    view.note(0, Topic.DISCARDS, e.ResponseDiscarded("1@0", 0, 1, None, 0, 700, DiscardReason.LATE, None, 0))
-    assert view.groups.lengths.totals.of_all == 700.0
+    for reason, tokens in [(DiscardReason.FAILED, 700), (DiscardReason.LATE, 500), (DiscardReason.FILTERED, 300)]:
+        view.note(0, Topic.DISCARDS, e.ResponseDiscarded("1@0", 0, 1, None, 0, tokens, reason, None, 0))
+    totals = view.groups.lengths.totals
+    assert (totals.discarded, totals.of_discarded, totals.of_all) == (3, 500.0, 500.0)
+    assert view.groups.lengths.discarded.count == 3
 
 
 def test_the_report_has_each_domain_and_keeps_the_categories_apart(view: RunView) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from pipeline.domain import events as e
 from pipeline.domain.rules import rules_of
+from pipeline.domain.topology import Topic
 from pipeline.domain.vocabulary import (
     ConstantClass,
     DiscardReason,
@@ -21,10 +23,11 @@ from pipeline.domain.vocabulary import (
     WaiverReason,
     category_of,
 )
-from pipeline.history import reasons
+from pipeline.history import reasons, sentences
 from pipeline.history.records import MemoryLog
-from pipeline.history.trace import trace_run
-from pipeline.log.codec import Members
+from pipeline.history.trace import trace, trace_run
+from pipeline.log.codec import Members, encode
+from pipeline.log.reader import Record
 
 from .drive import CONFIG, Drive
 
@@ -37,6 +40,10 @@ MEMBERS = tuple(
         9, 0, 0, "g",
     )
     for slot in range(2)
+)  # fmt: skip
+SCORED = e.ResponseScored(
+    "1@0", 2, 3, "key", 100, None, 1.0, 0.0, 1.0, {}, Grading.GRADED, None, None, 1, 1500, FinishReason.STOP, 5, 412,
+    0, 0, None, False, False, False, "g", None, 0,
 )  # fmt: skip
 GUARD = {"total": 30.0, "filtered": 12.0, "in_a_row": 4.0, "recent": 20.0, "recent_filtered": 8.0}
 SHADOWS = (
@@ -129,6 +136,57 @@ def test_a_discard_names_its_slot_and_length(reason: DiscardReason) -> None:
     event = e.ResponseDiscarded("1@0", 2, 3, "key", 100, 412, reason, Failure.TIMEOUT, 0)
     text = reasons.discarded(event, "slot 2 (round 3)")
     assert text.startswith(f"slot 2 (round 3) discarded: {reason}, ") and text.endswith(" (timeout); 412 tokens")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, "reward 1"),
+        ({"detail": "math: answer 42"}, "reward 1 (math: answer 42)"),
+        ({"raw_score": 2.0, "penalties": -1.0}, "reward 1 (score 2, penalties -1)"),
+        (
+            {"reward": 0.0, "grading": Grading.UNGRADED, "detail": "verifier 'math' took over 5 s"},
+            "reward 0, though nobody judged it (verifier 'math' took over 5 s)",
+        ),
+        (
+            {"reward": None, "grading": Grading.UNGRADED, "discard": DiscardReason.FAILED, "detail": "no score"},
+            "ungraded (no score)",
+        ),
+        (
+            {"reward": None, "grading": Grading.FAILED, "failure": Failure.TIMEOUT, "detail": "over 9 s"},
+            "failed (timeout: over 9 s)",
+        ),
+        (
+            {"discard": DiscardReason.FILTERED, "detail": "max_tokens: 412 > 400"},
+            "reward 1; the response filter refuses it (max_tokens: 412 > 400)",
+        ),
+        ({"detail": "x" * 301}, f"reward 1 ({'x' * 300}…)"),
+    ],
+)
+def test_a_scored_response_tells_its_worth_how_far_it_is_known_and_why(fields: dict[str, Any], says: str) -> None:
+    assert sentences.scored(replace(SCORED, **fields)) == f"slot 2 (round 3) judged in 1.5 s: {says}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "grading", "failure", "detail", "says"),
+    [
+        (DiscardReason.FILTERED, Grading.GRADED, None, "min_tokens: 3 < 8", "refused it (min_tokens: 3 < 8)"),
+        (DiscardReason.FAILED, Grading.UNGRADED, None, "no score", "came to nothing (ungraded: no score)"),
+        (DiscardReason.FAILED, Grading.UNGRADED, None, None, "came to nothing (ungraded)"),
+        (DiscardReason.FAILED, Grading.FAILED, Failure.TIMEOUT, "9 s", "came to nothing (timeout: 9 s)"),
+    ],
+)
+def test_a_discarded_response_tells_what_was_said_when_it_was_judged(
+    reason: DiscardReason, grading: Grading, failure: Failure | None, detail: str | None, says: str
+) -> None:
+    scored = replace(SCORED, discard=reason, grading=grading, failure=failure, detail=detail)
+    event = e.ResponseDiscarded("1@0", 2, 3, "key", 100, 412, reason, failure, 0)
+    written = ((Topic.ROLLOUTS, scored), (Topic.DISCARDS, event))
+    records = [Record(topic, 0, 0, 0, b"1@0", [], encode(each)) for topic, each in written]
+    told = [line.text for line in trace("1@0", records)]
+    assert told[-1].startswith(f"slot 2 (round 3) discarded: {reason}, ") and told[-1].endswith(f"{says}; 412 tokens")
+    late = sentences.discarded(replace(event, reason=DiscardReason.LATE, failure=None), scored)
+    assert late.endswith("had ended; 412 tokens")  # which was not for what it came to
 
 
 @pytest.mark.parametrize("reason", SkipReason)

@@ -13,7 +13,7 @@ from pipeline.history.view import RunView
 
 class Point(NamedTuple):
     """Where a run stood: steps done, minutes of work (pauses left out), response tokens generated so far. Tokens of
-    failed responses and of open groups aren't among them."""
+    failed responses, of copies and of open groups aren't among them."""
 
     step: int
     minutes: float

@@ -137,7 +137,8 @@ def bias(totals: LengthTotals) -> str:
     return (
         f"A group's members are the first to arrive, which favours short answers. Members have {members:,.1f} tokens "
         f"on average, discarded responses {discarded:,.1f}, all {every:,.1f}: members are "
-        f"{100 * abs(members - every) / every:.1f} % {side} than what was sampled. Failed responses are left out."
+        f"{100 * abs(members - every) / every:.1f} % {side} than what was sampled. "
+        "Failed responses and copies are left out."
     )
 
 
