@@ -32,6 +32,13 @@ def test_scalars_are_those_of_omegaconf(text: str, read_as: Any) -> None:
     assert found == read_as and type(found) is type(read_as)
 
 
+def test_a_key_twice_is_refused_with_both_lines_but_may_override_what_is_merged() -> None:
+    with pytest.raises(ConfigError, match=r"f\.yaml:3: b: given before, in line 2; keep one"):
+        foreign("a:\n  b: 1\n  b: 2\n", "f.yaml")
+    text = "x: &x {b: 1, c: 2}\na: &a {<<: *x, b: 3}\nz: {<<: *a, c: 4}"
+    assert (value(text, "a.b"), value(text, "a.c"), value(text, "z.c")) == (3, 2, 4)
+
+
 @pytest.mark.parametrize(
     ("text", "read_as"),
     [("${b}", 8), ("${c.d}", "x"), ("n-${b}-${c.d}", "n-8-x"), ("${c.e}", 8), ("\\${b}", "${b}"), ("${c.f[1]}", None)],
@@ -73,6 +80,7 @@ def test_keys_with_dots_and_overrides_are_paths() -> None:
 @pytest.mark.parametrize(
     ("text", "suffix", "name"),
     [("a: [", ".yaml", "not_yaml"), ("a = ", ".toml", "not_toml"), ("- 1", ".yaml", "not_a_mapping"),
+     ("a: {b: 1, c: 2, b: 3}", ".yaml", "not_yaml"),
      ("a: &x [*x]", ".yaml", "endless"), ("a: !!python/name:os.system x", ".yaml", "not_yaml"),
      ("a: 1", ".json", "unknown_format"), ("", ".yaml", "not_a_mapping")],
 )  # fmt: skip

@@ -24,7 +24,20 @@ MOST_KEYS = 100_000
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 but for two scalars: `1e-6` is a number, and a date is text."""
+    """YAML 1.1 but for two scalars: `1e-6` is a number, and a date is text. A key twice is an error."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """As it is written, before `<<` brings in what its own keys may override."""
+        node = super().compose_mapping_node(anchor)
+        seen: dict[str, int] = {}
+        for key in [
+            key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge")
+        ]:
+            if key.value in seen:
+                told = f"{key.value}: given before, in line {seen[key.value]}; keep one"
+                raise yaml.constructor.ConstructorError(None, None, told, key.start_mark)
+            seen[key.value] = key.start_mark.line + 1
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {
