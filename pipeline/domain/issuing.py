@@ -88,7 +88,7 @@ class Issuer:
     def note_pass_rate(self, state: Run, prompt: e.PromptRef, scores: e.Scores | None) -> None:
         """Leave a prompt that is solved out of later passes. As many are remembered as there are in a pass."""
         least, rate = self.rules.exclude_above_pass_rate, pass_rate(scores)
-        if least is None or rate is None or rate < least:
+        if least is None or rate is None or not rate >= least:  # NaN: a sum beyond all numbers
             return
         solved = state.shares[prompt.domain].solved
         solved[prompt.id] = rate

@@ -7,8 +7,10 @@ from array import array
 from collections.abc import Sequence
 from math import isfinite
 from numbers import Real
+from operator import index
 from typing import Any, Final, NamedTuple
 
+from pipeline.domain.told import shown, told
 from pipeline.domain.vocabulary import Failure, FinishReason
 from pipeline.sdk import Sample
 from pipeline.store.format import Array, Span
@@ -18,16 +20,15 @@ ORDINARY: Final = bytes(range(0x80, 0xFF))
 UNUSUAL: Final = frozenset((0x7F, 0xFF))
 """Top bytes of NaN, of infinities, and of numbers beyond 1.7e38."""
 MAX_VERSION: Final = 2**63 - 1
-FINISH_REASONS: Final = frozenset(FinishReason)
+FINISH_REASONS: Final = tuple(FinishReason)
 
 
 class Refused(Exception):
     """A sample that is none: why, and what exactly."""
 
-    def __init__(self, failure: Failure, detail: str) -> None:
-        super().__init__(detail)
-        self.failure = failure
-        self.detail = detail
+    def __init__(self, failure: Failure, detail: object) -> None:
+        self.failure, self.detail = failure, told(detail)
+        super().__init__(self.detail)
 
 
 class Admitted(NamedTuple):
@@ -38,6 +39,8 @@ class Admitted(NamedTuple):
     logprobs: Array | None
     loss_mask: Array
     spans: tuple[Span, ...]
+    entropy: float | None
+    env_reward: float | None
 
 
 def admit(sample: Any, version: int) -> Admitted:
@@ -47,30 +50,33 @@ def admit(sample: Any, version: int) -> Admitted:
     if sample.failed is not None:
         raise Refused(_failure(sample.failed), sample.detail or "the engine says so")
     if sample.finish_reason not in FINISH_REASONS:
-        raise _wrong(f"finish_reason is {sample.finish_reason!r:.100}; expected stop, length or abort")
+        raise _wrong(f"finish_reason is {shown(sample.finish_reason)}; expected stop, length or abort")
     if sample.finish_reason == "abort":
         raise Refused(Failure.ABORTED, sample.detail or "the engine aborted it")
     if not isinstance(sample.text, str):
         raise _wrong(f"text is a {type(sample.text).__name__}; expected a str")
-    if sample.entropy is not None and not isfinite(sample.entropy):
-        raise _wrong(f"entropy is {sample.entropy}; expected a finite number or None")
-    if sample.env_reward is not None:
-        number(sample.env_reward, "env_reward")
+    entropy = None if sample.entropy is None else number(sample.entropy, "entropy")
+    env_reward = None if sample.env_reward is None else number(sample.env_reward, "env_reward")
     ids = token_array(sample.token_ids, "token_ids")
     tokens = len(ids.data) // (4 if ids.dtype == "int32" else 8)
     if not tokens:
         raise Refused(Failure.EMPTY, "the response has no tokens")
     spans = ((0, tokens, version),) if sample.version_spans is None else _spans(sample.version_spans, tokens)
-    return Admitted(tokens, ids, _logprobs(sample.logprobs, tokens), _mask(sample.loss_mask, tokens), spans)
+    logprobs, mask = _logprobs(sample.logprobs, tokens), _mask(sample.loss_mask, tokens)
+    return Admitted(tokens, ids, logprobs, mask, spans, entropy, env_reward)
 
 
 def number(value: Any, name: str) -> float:
     """A finite number, as a float. Raises Refused."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise _wrong(f"{name} is {value!r:.100}; expected a number")
-    if not isfinite(value):
+        raise _wrong(f"{name} is {shown(value)}; expected a number")
+    try:
+        found = float(value)
+    except OverflowError:
+        raise _wrong(f"{name} is {shown(value)}; expected a number that a float can hold") from None
+    if not isfinite(found):
         raise _wrong(f"{name} is {value}; expected a finite number")
-    return float(value)
+    return found
 
 
 def token_array(values: Any, name: str) -> Array:
@@ -102,9 +108,9 @@ def _logprobs(values: Any, tokens: int) -> Array | None:
 
 
 def _find_impossible(values: Sequence[float]) -> None:
-    for index, value in enumerate(values):
+    for place, value in enumerate(values):
         if not value <= 0.0:
-            raise _wrong(f"logprobs[{index}] is {value}; expected at most 0")
+            raise _wrong(f"logprobs[{place}] is {value}; expected at most 0")
 
 
 def _mask(values: Any, tokens: int) -> Array:
@@ -115,26 +121,33 @@ def _mask(values: Any, tokens: int) -> Array:
     if len(data) != tokens:
         raise _wrong(f"loss_mask has {len(data)} items, token_ids {tokens}; expected equal lengths")
     if data.translate(None, b"\0\1"):
-        index = next(i for i, item in enumerate(data) if item > 1)
-        raise _wrong(f"loss_mask[{index}] is {data[index]}; expected 0 or 1")
+        place = next(i for i, item in enumerate(data) if item > 1)
+        raise _wrong(f"loss_mask[{place}] is {data[place]}; expected 0 or 1")
     return Array("uint8", data)
 
 
 def _spans(spans: Any, tokens: int) -> tuple[Span, ...]:
     expected = 0
     found: list[Span] = []
-    for start, end, version in spans:
+    for start, end, version in _triples(spans):
         if start != expected or not start < end <= tokens:
             raise _wrong(
                 f"version_spans has ({start}, {end}) where {expected} is next; expected to cover {tokens} tokens"
             )
         if not 0 <= version <= MAX_VERSION:
             raise _wrong(f"version_spans names version {version}; expected 0 to 2^63 - 1")
-        found.append((int(start), int(end), int(version)))
+        found.append((start, end, version))
         expected = end
     if expected != tokens:
         raise _wrong(f"version_spans covers {expected} of {tokens} tokens; expected all")
     return tuple(found)
+
+
+def _triples(spans: Any) -> list[Span]:
+    try:
+        return [(index(start), index(end), index(version)) for start, end, version in spans]
+    except (TypeError, ValueError):
+        raise _wrong(f"version_spans is {shown(spans)}; expected (start, end, version), all whole numbers") from None
 
 
 def _raw(values: Any, formats: str) -> array[Any] | memoryview | None:
@@ -160,8 +173,8 @@ def _converted(code: str, items: list[Any], name: str, expected: str) -> bytes:
     try:
         return array(code, items).tobytes()
     except (OverflowError, TypeError, ValueError):
-        index = next(i for i, item in enumerate(items) if not _fits(code, item))
-        raise _wrong(f"{name}[{index}] is {items[index]!r:.100}; expected {expected}") from None
+        place = next(i for i, item in enumerate(items) if not _fits(code, item))
+        raise _wrong(f"{name}[{place}] is {shown(items[place])}; expected {expected}") from None
 
 
 def _fits(code: str, item: Any) -> bool:
@@ -176,7 +189,7 @@ def _failure(text: str) -> Failure:
     try:
         return Failure(text)
     except ValueError:
-        raise _wrong(f"failed is {text!r:.100}; expected one of: {', '.join(Failure)}") from None
+        raise _wrong(f"failed is {shown(text)}; expected one of: {', '.join(Failure)}") from None
 
 
 def _wrong(detail: str) -> Refused:

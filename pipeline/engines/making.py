@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pipeline.domain import events as e
+from pipeline.domain.told import told
 from pipeline.domain.topology import StageName
 from pipeline.domain.vocabulary import Failure, FinishReason
 from pipeline.engines.asks import Question, Slot
@@ -55,7 +56,7 @@ class Maker:
         slot, question, result, _, _ = sampled
         if isinstance(result, Failed):
             group, reason = slot.ask.event.group_id, result.ends_run
-            ending = e.StageFailed(StageName.GENERATOR, group, reason, at) if reason else None
+            ending = e.StageFailed(StageName.GENERATOR, group, told(reason), at) if reason else None
             return Made(slot, self._failure(sampled, result.failure, result.detail, at), stage_failed=ending)
         if question is None:
             raise TypeError(f"a sample for {slot.ask.event.group_id} without its question")
@@ -75,7 +76,7 @@ class Maker:
         return Made(slot, failed)
 
     def _success(self, sampled: Sampled, question: Question, sample: Sample, at: int) -> Made:
-        tokens, response_ids, logprobs, loss_mask, spans = admit(sample, sampled.version)
+        tokens, response_ids, logprobs, loss_mask, spans, entropy, env_reward = admit(sample, sampled.version)
         prompt_ids, slot = question.prompt_ids, sampled.slot
         payload = Payload(question.grading, sample.text, prompt_ids, response_ids, logprobs, loss_mask, spans)
         value, head_bytes = encode(payload)
@@ -83,9 +84,9 @@ class Maker:
         event = e.ResponseGenerated(
             asked.group_id, slot.slot, slot.round, asked.purpose,
             fresh_key(self._store.run, asked.group_id, slot.slot, slot.round), len(value), head_bytes, None,
-            sample.detail, FINISHES[sample.finish_reason], len(question.token_ids), tokens, oldest, newest,
-            sample.entropy, sample.env_reward, sample.drop_flag, sample.env_timeout, sample.env_failed,
-            sampled.sampling_ms, self._generator, at,
+            told(sample.detail) if sample.detail else None, FINISHES[sample.finish_reason], len(question.token_ids),
+            tokens, oldest, newest, entropy, env_reward, bool(sample.drop_flag), bool(sample.env_timeout),
+            bool(sample.env_failed), sampled.sampling_ms, self._generator, at,
         )  # fmt: skip
         if len(value) > self._store.limit_bytes:
             return self.too_long(slot, event, len(value))
@@ -94,7 +95,7 @@ class Maker:
     def _failure(self, sampled: Sampled, failure: Failure, detail: str, at: int) -> e.ResponseGenerated:
         slot, question, _, version, sampling_ms = sampled
         return e.ResponseGenerated(
-            slot.ask.event.group_id, slot.slot, slot.round, slot.ask.event.purpose, None, 0, 0, failure, detail,
+            slot.ask.event.group_id, slot.slot, slot.round, slot.ask.event.purpose, None, 0, 0, failure, told(detail),
             FinishReason.ABORT, len(question.token_ids) if question else 0, 0, version, version, None, None, False,
             failure is Failure.TIMEOUT, failure is Failure.ENV_FAILED, sampling_ms, self._generator, at,
         )  # fmt: skip

@@ -48,7 +48,7 @@ class Transcript:
         elif self._logprobs is not None:
             self._logprobs.frombytes(admitted.logprobs.data)
         self.texts.append(sample.text)
-        self._entropies.append((sample.entropy, admitted.tokens))
+        self._entropies.append((admitted.entropy, admitted.tokens))
         self.turns += 1
         return Turn(tuple(ids), sample.text, sample.finish_reason)
 
@@ -72,7 +72,7 @@ class Transcript:
             self._logprobs.extend([0.0] * len(ids))
         self.texts.append(text)
         self._rewards.append(reward)
-        self.dropped |= observation.drop
+        self.dropped |= bool(observation.drop)
         return observation
 
     def sample(self, finish: FinishReason) -> Sample:

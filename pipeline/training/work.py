@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.domain import training as book
+from pipeline.domain.told import told, told_error
 from pipeline.domain.topology import MembersCodec
 from pipeline.domain.training import Action, Book, Policy
 from pipeline.sdk import Learner
@@ -69,7 +70,7 @@ class Work:
         except FileMissing as missing:
             return Done(action, failure=str(missing))
         except Exception as error:  # the learner is the user's code: any failure of it ends the run in order
-            return Done(action, failure=f"{type(error).__name__}: {error}")
+            return Done(action, failure=told_error(error))
 
     def _begin(self, action: book.Begin) -> Done:
         checkpoint = self._checkpoint(0, 1)
@@ -109,7 +110,7 @@ class Work:
         """Have the learner take its step. Raises ValueError where it leaves out what the run asks for, or where a
         metric is no finite number: its weights are then not to be published."""
         found: Mapping[str, float] = self.learner.train(batch)
-        metrics = {name: float(value) for name, value in found.items()}
+        metrics = {told(name): float(value) for name, value in found.items()}
         metrics |= {name: value for name, value in batch.metrics.items() if name not in metrics}
         for name, value in metrics.items():
             if not math.isfinite(value):

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import structlog
 
+from pipeline.domain.told import told, told_error
 from pipeline.sdk import Misconfigured, ScoreRequest, Verifier
 from pipeline.verifiers.health import Health
 from pipeline.verifiers.returned import MISCONFIGURED, Blank, Outcome, checked
@@ -98,9 +99,9 @@ class Judge:
             return self._all(requests, "error", "was cancelled from inside")
         error = call.exception()
         if isinstance(error, Misconfigured):
-            return self._all(requests, MISCONFIGURED, f"can't judge: {error}")
+            return self._all(requests, MISCONFIGURED, f"can't judge: {told(error)}")
         if error is not None:
-            return self._all(requests, "error", f"raised {type(error).__name__}: {error}")
+            return self._all(requests, "error", f"raised {told_error(error)}")
         return checked(self.name, requests, call.result())
 
     def _all(self, requests: Sequence[ScoreRequest], outcome: str, what: str) -> Sequence[Blank]:

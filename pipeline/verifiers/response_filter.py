@@ -17,6 +17,7 @@ from pipeline.config.predicates import (
     Predicate,
     Truncated,
 )
+from pipeline.domain.told import told_error
 from pipeline.domain.vocabulary import FinishReason
 from pipeline.sdk import Judged
 
@@ -81,7 +82,7 @@ def _custom(judged: Judged, custom: Callable[[Judged], Any], factory: str, on_er
     except Exception as error:
         if on_error == "keep":
             return None
-        raise Raised(f"{type(error).__name__}: {error}", on_error == "raise") from error
+        raise Raised(told_error(error), on_error == "raise") from error
     return f"custom: {factory}" if rejected else None
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from pipeline.domain.told import shown, told
 from pipeline.sdk import Score, ScoreRequest
 
 EXPECTED: Final = (
@@ -14,6 +16,7 @@ EXPECTED: Final = (
     "such a value"
 )
 MISCONFIGURED: Final = "misconfigured"
+MOST_COMPONENTS: Final = 256
 
 
 class Blank(NamedTuple):
@@ -43,34 +46,45 @@ def checked(name: str, requests: Sequence[ScoreRequest], returned: Any) -> Seque
 def _one(which: str, score: Any) -> Outcome:
     if score is None:
         return Blank("no_score", f"{which} gave no score")
-    if _is_number(score):
-        score = Score(float(score))
+    if isinstance(score, numbers.Real):
+        score = Score(score)  # type: ignore[arg-type]
     if not isinstance(score, Score):
         return _wrong(which, f"a {type(score).__name__}")
-    value = score.value
-    if value is None:
+    if score.value is None:
         said = score.detail if isinstance(score.detail, str) else f"gave no score: {score.outcome}"
-        return Blank(str(score.outcome), f"{which}: {said}" if score.detail else f"{which} {said}")
-    if not _is_number(value):
-        return _wrong(which, f"a Score whose value is a {type(value).__name__}")
+        return Blank(told(score.outcome), told(f"{which}: {said}" if score.detail else f"{which} {said}"))
+    value, penalty, components = _number(score.value), _number(score.penalty), _components(score.components)
+    if value is None:
+        return _wrong(which, f"a Score whose value is a {type(score.value).__name__}")
     if not math.isfinite(value):
         return Blank("not_finite", f"{which} returned {value}; expected a {EXPECTED}")
-    if not _is_number(score.penalty) or not math.isfinite(score.penalty):
-        return _wrong(which, f"a Score whose penalty is {score.penalty!r:.40}, no finite number")
-    if score.components and not _are_numbers(score.components):
+    if penalty is None or not math.isfinite(penalty):
+        return _wrong(which, f"a Score whose penalty is {shown(score.penalty)}, no finite number")
+    if components is None:
         return _wrong(which, "a Score with components that are no numbers")
-    return score
+    return replace(score, value=value, penalty=penalty, components=components)
 
 
 def _wrong(which: str, what: str) -> Blank:
     return Blank("wrong_type", f"{which} returned {what}; expected a {EXPECTED}")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, numbers.Real)
+def _number(value: object) -> float | None:
+    """A number of any kind as a float, infinite if it is beyond them; None if it is no number."""
+    if not isinstance(value, numbers.Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return -math.inf if value < 0 else math.inf
 
 
-def _are_numbers(components: Any) -> bool:
-    return isinstance(components, Mapping) and all(
-        isinstance(name, str) and _is_number(value) for name, value in components.items()
-    )
+def _components(given: Any) -> dict[str, float] | None:
+    """Numbers by name, at most MOST_COMPONENTS; None if they are anything else."""
+    if not given:
+        return {}
+    if not isinstance(given, Mapping) or len(given) > MOST_COMPONENTS:
+        return None
+    found = {told(name): _number(value) for name, value in given.items() if isinstance(name, str)}
+    known = {name: value for name, value in found.items() if value is not None}
+    return known if len(known) == len(given) else None

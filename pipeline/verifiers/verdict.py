@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pipeline.domain import events as e
+from pipeline.domain.told import told
 from pipeline.domain.vocabulary import DiscardReason, Failure, Grading
 from pipeline.sdk import Score
 from pipeline.verifiers.judge import OnFailure, weighted_sum
@@ -82,8 +83,8 @@ def verdict_of(opinions: Sequence[Opinion]) -> Verdict:
 
 def _answers(opinions: Sequence[Opinion]) -> str | None:
     read = [(o.verifier, o.outcome.answer) for o in opinions if isinstance(o.outcome, Score)]
-    told = [f"{verifier}: answer {answer[:MOST_ANSWER]}" for verifier, answer in read if isinstance(answer, str)]
-    return "; ".join(told) or None
+    said = [f"{verifier}: answer {told(answer[:MOST_ANSWER])}" for verifier, answer in read if isinstance(answer, str)]
+    return "; ".join(said) or None
 
 
 def _sum(opinions: Sequence[Opinion], number: Callable[[Outcome], float]) -> float:

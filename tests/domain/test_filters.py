@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pipeline.domain.filters.finding import Finding
 from pipeline.domain.filters.stage import Filter
 from pipeline.domain.rules import DomainRules, FilterRule
 from pipeline.domain.vocabulary import ConstantClass, Failure, FinishReason, Grading, Reason
+from pipeline.log.codec import decode, encode
 
 from .given import MEMBERS, Feed, assembled, member, members, rules
 
@@ -211,7 +213,20 @@ def broken(who: Sequence[e.Member]) -> bool:
     raise RuntimeError("no such table")
 
 
-@pytest.mark.parametrize(("judge", "why"), [(broken, "RuntimeError: no such table"), (lambda who: 1, "TypeError: ")])
+def muttering(who: Sequence[e.Member]) -> bool:
+    raise ValueError("\ud800" + "long " * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("judge", "why"),
+    [
+        (broken, "RuntimeError: no such table"),
+        (muttering, "ValueError: \\ud800long "),
+        (lambda who: 1, "TypeError: "),
+        (lambda who: Opinion(True, measured="3"), "the number '3'; expected a float or None"),
+        (lambda who: Opinion(False, threshold=10**400), "OverflowError: "),
+    ],
+)
 def test_what_a_custom_filter_raises_is_a_decision_by_policy(judge: Any, why: str) -> None:
     who = members([0.0, 1.0])
     found = decide(who, rule("custom"), judge=judge)
@@ -225,6 +240,14 @@ def test_what_a_custom_filter_raises_is_a_decision_by_policy(judge: Any, why: st
 def stage(*chain: FilterRule, shadows: Sequence[FilterRule] = (), judge: Any = None) -> Feed:
     domain = DomainRules("maths", 1, chain, "hash", shadows=tuple(shadows))
     return Feed(Filter(replace(rules(), domains=(domain,)), MEMBERS, lambda _: judge))
+
+
+@pytest.mark.parametrize(
+    "judge", [muttering, lambda who: Opinion(0, 5, Fraction(3), 5), lambda who: Opinion(1, None, Fraction(3))]
+)
+def test_whatever_a_custom_filter_says_can_be_written(judge: Any) -> None:
+    for answer in stage(rule("custom", on_error="raise"), judge=judge)(assembled("0@0", members([0.0, 1.0]), 2)):
+        assert len(encode(answer)) < 20_000 and decode(encode(answer)) == answer
 
 
 def test_a_custom_filter_that_raises_may_end_the_run_with_its_group() -> None:

@@ -14,7 +14,7 @@ FILES = sorted(Path(pipeline.domain.__file__).parent.rglob("*.py"))
 
 MODULES = (
     "__future__", "bisect", "collections", "collections.abc", "dataclasses", "enum", "fractions", "functools", "heapq",
-    "itertools", "json", "math", "operator", "re", "typing",
+    "itertools", "json", "math", "numbers", "operator", "re", "typing",
 )  # fmt: skip
 BUILTINS = (
     "__import__", "breakpoint", "compile", "eval", "exec", "exit", "globals", "hash", "id", "input", "locals", "open",

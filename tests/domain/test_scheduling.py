@@ -1,5 +1,6 @@
 """Scheduling: the lead, the answers to ended groups, the budget, time, and the run's end."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -320,6 +321,12 @@ def test_an_accepted_group_may_solve_its_prompt_too() -> None:
     feed = passes(4, 0.25)
     feed(started(), accepted("0@0"))
     assert feed.state.shares["maths"].solved == {"p0": 1.5}
+
+
+def test_a_mean_that_is_no_number_solves_nothing() -> None:
+    feed = passes(4, 0.25)
+    feed(started(), solved("0@0", math.nan))
+    assert feed.state.shares["maths"].solved == {}
 
 
 def test_without_the_setting_no_prompt_is_left_out() -> None:

@@ -135,6 +135,8 @@ def test_ties_go_to_the_lower_group_id_at_either_end() -> None:
 def test_zeros_can_be_left_out_but_count_in_a_share_of_all_groups() -> None:
     assert kept([0.0, 0.4, 0.3, 0.0], strategy="top_k", value=0.75, include_zero=False) == [1, 2]
     assert kept([1e-10, 2e-10], strategy="top_k_abs", value=2, include_zero=False) == [1]
+    assert kept([0.5] * 3, strategy="top_k", value=1e308) == kept([0.5] * 3, strategy="top_k", value=1.0) == [0, 1, 2]
+    assert kept([0.5] * 3, strategy="top_k", value=-1e308) == kept([0.5] * 3, strategy="top_k", value=0.0) == [0]
 
 
 def test_a_target_of_nothing_keeps_nothing() -> None:

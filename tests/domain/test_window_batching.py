@@ -23,6 +23,7 @@ from pipeline.domain.vocabulary import (
     StarvationPolicy,
 )
 from pipeline.domain.window_batching import batcher
+from pipeline.log.codec import decode, encode
 from pipeline.log.state import StateCodec
 
 from .given import MEMBERS, Feed, accepted, only, rejected, returned, rules, saved, started, starved, trained
@@ -341,6 +342,14 @@ def test_what_is_wrong_with_own_code_follows_its_policy(selector: Any, why: str)
     assert (failed.stage, failed.group_id) == ("batcher", None)
     assert why in failed.detail and "my:code" in failed.detail
     assert len(deselected(outputs)) == 4
+
+
+def test_whatever_own_code_raises_can_be_written() -> None:
+    def muttering(window: Sequence[Candidate]) -> list[str]:
+        raise ValueError("\ud800" + "long " * 1_000_000)
+
+    for output in stand(asking(muttering, "raise"), *[1.0] * 4):
+        assert len(encode(output)) < 20_000 and decode(encode(output)) == output
 
 
 def test_own_code_that_nobody_built_is_refused() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol
 
 from pipeline.domain.events import Member
 from pipeline.domain.filters.finding import Finding, GroupFilter
 from pipeline.domain.rules import FilterRule
+from pipeline.domain.told import shown, told, told_error
 from pipeline.domain.vocabulary import Reason
 
 
@@ -46,15 +48,25 @@ def custom(rule: FilterRule, judge: Filter) -> GroupFilter:
                 opinion = Opinion(opinion)
             if not isinstance(opinion, Opinion):
                 raise TypeError(f"answered {type(opinion).__name__}; expected a bool or an Opinion")
+            keep, why = bool(opinion.keep), told(opinion.why) if opinion.why else None
+            measured, threshold = _number(opinion.measured), _number(opinion.threshold)
         except Exception as error:
             if on_error == "keep":
                 return Finding("custom", None, measurements={"filter_errors": 1.0})
-            reason, detail = Reason.FILTER_ERROR, f"{factory}: {type(error).__name__}: {error}"
+            reason, detail = Reason.FILTER_ERROR, f"{factory}: {told_error(error)}"
             return Finding("custom", reason, metric_name=f"drop_{reason}", detail=detail, ends_run=on_error == "raise")
-        if opinion.keep:
-            return Finding("custom", None, opinion.measured, opinion.threshold)
-        reason, detail = Reason.CUSTOM, f"{factory}: {opinion.why}" if opinion.why else factory
-        return Finding("custom", reason, opinion.measured, opinion.threshold, metric_name=f"drop_{reason}",
-                       detail=detail)  # fmt: skip
+        if keep:
+            return Finding("custom", None, measured, threshold)
+        reason, detail = Reason.CUSTOM, f"{factory}: {why}" if why else factory
+        return Finding("custom", reason, measured, threshold, metric_name=f"drop_{reason}", detail=detail)
 
     return decide
+
+
+def _number(value: object) -> float | None:
+    """A number of any kind, as a record can hold it. Raises TypeError or OverflowError."""
+    if value is None:
+        return None
+    if not isinstance(value, Real):
+        raise TypeError(f"answered with the number {shown(value)}; expected a float or None")
+    return float(value)

@@ -61,7 +61,7 @@ def _count(ranked: Sequence[float], of: int, rules: SelectionRules) -> int:
         case "top_p":
             return _softmax([v if rules.keep == "largest" else -v for v in ranked], rules.value)
         case "top_k":
-            return max(min(int(rules.value * of), len(ranked)), 1)
+            return int(max(min(rules.value * of, len(ranked)), 1))
         case "top_k_abs":
             return max(min(int(rules.value), len(ranked)), 1)
         case "min_p":

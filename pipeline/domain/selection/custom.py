@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from pipeline.domain.events import Member, Scores
 from pipeline.domain.rules import FilterRule
+from pipeline.domain.told import told_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def choose(rule: FilterRule, selector: Selector, window: Sequence[Candidate]) ->
     try:
         return Choice(_weights(selector(window), [c.group_id for c in window]))
     except Exception as error:
-        on_error, failed = rule.args["on_error"], f"{rule.args['factory']}: {type(error).__name__}: {error}"
+        on_error, failed = rule.args["on_error"], f"{rule.args['factory']}: {told_error(error)}"
         kept = {c.group_id: 1.0 for c in window} if on_error == "keep" else {}
         return Choice(kept, failed, on_error == "raise")
 
