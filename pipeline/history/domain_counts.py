@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +20,8 @@ OTHER_DROPS: Final = "drop_zero_std_other"
 class DomainCounts:
     """Training groups of one domain. `rejected` by category, reason and filter; `drops` by the field's names, of which
     there are MOST_DROP_NAMES at most: constant groups of further values are OTHER_DROPS. `guard`:
-    what the guard remembered at the last verdict."""
+    what the guard remembered at the last verdict. `graded`: members of groups with a verdict, by what is known of their
+    worth."""
 
     opened: int = 0
     open: int = 0
@@ -33,6 +34,7 @@ class DomainCounts:
     expired: dict[str, int] = field(default_factory=dict)
     waived: dict[str, int] = field(default_factory=dict)
     guard: dict[str, float] = field(default_factory=dict)
+    graded: dict[str, int] = field(default_factory=dict)
     assembly: Spread = field(default_factory=Spread)
 
     @classmethod
@@ -63,6 +65,11 @@ class DomainCounts:
             name = OTHER_DROPS
         self.drops[name] = self.drops.get(name, 0) + 1
         self.guard = event.guard_state or self.guard
+
+    def on_members(self, members: Iterable[e.Member]) -> None:
+        """Count the members of a group by their grading."""
+        for member in members:
+            self.graded[member.grading] = self.graded.get(member.grading, 0) + 1
 
     def on_accepted(self, event: e.GroupAccepted) -> None:
         """Count an acceptance."""

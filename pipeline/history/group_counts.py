@@ -12,6 +12,7 @@ from pipeline.domain.rules import Rules
 from pipeline.domain.topology import StageName
 from pipeline.domain.vocabulary import Category, Purpose, Reason
 from pipeline.history.domain_counts import DomainCounts
+from pipeline.history.failures import Failures
 from pipeline.history.lengths import Lengths
 from pipeline.history.rows import Counts
 from pipeline.history.series import Rate, Spread
@@ -60,6 +61,7 @@ class GroupCounts:
     domains: dict[str, DomainCounts] = field(default_factory=dict)
     shadows: ShadowTally = field(default_factory=ShadowTally)
     lengths: Lengths = field(default_factory=Lengths)
+    failures: Failures = field(default_factory=Failures)
     _members: Members = field(default_factory=Members)
     _judged: int = 0
     _rewards: float = 0.0
@@ -142,6 +144,7 @@ class GroupCounts:
         group = self._open.get(event.group_id)
         if group is None or group.purpose is Purpose.TRAIN:
             self.lengths.on_discarded(event)
+            self.failures.on_discarded(event)
 
     def _on_opened(self, at_ms: int, event: e.GroupOpened) -> None:
         evaluation = event.purpose is Purpose.EVAL
@@ -184,7 +187,10 @@ class GroupCounts:
         group = self._open.get(event.group_id)
         if event.members and (group is None or group.purpose is Purpose.TRAIN):
             with suppress(Poison):
-                self.lengths.on_members(self._members.decode(event.members))
+                members = self._members.decode(event.members)
+                self.lengths.on_members(members)
+                self.domain(event.prompt.domain).on_members(members)
+                self.failures.on_members(members)
         self._close(at_ms, event.group_id)
 
     def _close(self, at_ms: int, group_id: str) -> None:

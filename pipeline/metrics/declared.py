@@ -77,6 +77,11 @@ METRICS: Final = (
              "left out.", "use"),
     _counter("tamis_response_tokens", "tokens", "Their tokens.", "use"),
     _counter("tamis_responses_discarded", "responses", "Responses not used, evaluations included.", "reason"),
+    _counter("tamis_responses_graded", "responses", "Members of training groups with a verdict, by what is known of "
+             "their worth: `ungraded` ones stand in by a verifier's policy `zero`, or by `assembly.count: any`.",
+             "domain", "grading"),
+    _counter("tamis_responses_failed", "responses", "Training responses, members or not, that came to nothing by this "
+             "failure, or that nobody judged (`ungraded`).", "failure"),
     _gauge("tamis_payload_keys", "keys", "Payload keys of the run in Redis."),
     _gauge("tamis_payload_held_bytes", "bytes", "Payloads of accepted groups that no checkpoint covers."),
     _gauge("tamis_payload_budget_bytes", "bytes", "Most that payloads may take."),

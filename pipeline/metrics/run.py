@@ -11,11 +11,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pipeline.domain.advice import UNGRADED
 from pipeline.domain.vocabulary import (
     DeadLetterReason,
     DiscardReason,
     DropReason,
     ExpiryReason,
+    Failure,
+    Grading,
     ReturnReason,
     SkipReason,
     StarvationCause,
@@ -127,6 +130,7 @@ _BY_DOMAIN = {
 _BY_REASON = (
     ("tamis_groups_expired", "expired", tuple(ExpiryReason)),
     ("tamis_replacements_waived", "waived", tuple(WaiverReason)),
+    ("tamis_responses_graded", "graded", tuple(Grading)),
 )
 
 
@@ -136,6 +140,7 @@ def payloads(view: RunView) -> Iterator[tuple[str, Samples]]:
     yield "tamis_responses", [(("member",), totals.members), (("discarded",), totals.discarded)]
     yield "tamis_response_tokens", [(("member",), totals.member_tokens), (("discarded",), totals.discarded_tokens)]
     yield "tamis_responses_discarded", _known(view.discarded, DiscardReason)
+    yield "tamis_responses_failed", _known(view.groups.failures.counts, (*Failure, UNGRADED))
     yield "tamis_payload_keys", _one(redis.keys if redis else None)
     yield "tamis_payload_held_bytes", _one(view.progress.held_bytes)
     yield "tamis_payload_budget_bytes", _one(view.rules.payload_budget if view.rules else None)

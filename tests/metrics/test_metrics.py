@@ -19,13 +19,20 @@ from pipeline.domain.vocabulary import (
     DiscardReason,
     DropReason,
     ExpiryReason,
+    Failure,
+    FinishReason,
+    Grading,
+    Reason,
     ReturnReason,
     SkipReason,
     StarvationCause,
     StarvationPolicy,
     WaiverReason,
+    category_of,
 )
+from pipeline.history.reports.report import count_tables
 from pipeline.history.view import RunView
+from pipeline.log.codec import Members
 from pipeline.metrics import own
 from pipeline.metrics.__main__ import document
 from pipeline.metrics.declared import DECLARED, METRICS
@@ -185,6 +192,53 @@ def test_shadows_are_counted_beside_what_was_decided(view: RunView, value: Value
     assert sum(said.values()) == shadow.asked > 0
     assert said["reject", "accepted"] == shadow.only_here > 0
     assert said["accept", "rejected"] == shadow.only_there
+
+
+def of_grading(domain: str, *members: tuple[Grading, Failure | None]) -> e.GroupRejected:
+    made = tuple(
+        e.Member(
+            slot, 1, "key", 100, None if failure else 0.0, 0.0, 0.0, {}, None, grading, failure, FinishReason.STOP,
+            False, False, False, 5, 9, 0, 0, "g",
+        )
+        for slot, (grading, failure) in enumerate(members)
+    )  # fmt: skip
+    return e.GroupRejected(
+        "1@0", e.PromptRef("p1", domain, 1, 0), Reason.UNGRADED, category_of(Reason.UNGRADED), None, None,
+        "drop_ungraded", None, Members().encode(made), 0, 0, 0, 0, None, "integrity", None, None, {}, "", {}, (), 0,
+    )  # fmt: skip
+
+
+def test_ungraded_members_and_failures_are_counted_though_their_reward_is_0() -> None:
+    view = RunView()
+    view.note(0, Topic.LEDGER, Drive({"domains": DOMAINS, "filter_partitions": 1}).started)
+    zero, timeout = (Grading.UNGRADED, None), (Grading.FAILED, Failure.TIMEOUT)
+    view.note(0, Topic.LEDGER, of_grading("math", zero, zero, timeout, (Grading.GRADED, None)))
+    discards = [
+        (DiscardReason.FAILED, None), (DiscardReason.FAILED, Failure.ENV_FAILED), (DiscardReason.LATE, Failure.TIMEOUT),
+        (DiscardReason.LATE, None), (DiscardReason.FILTERED, None), (DiscardReason.DUPLICATE, Failure.TIMEOUT),
+    ]  # fmt: skip
+    for reason, failure in discards:
+        view.note(0, Topic.DISCARDS, e.ResponseDiscarded("2@0", 0, 1, None, 0, 9, reason, failure, 0))
+    made = registry(view, Lock())
+    graded = {
+        (domain, str(grading)): made.get_sample_value(
+            "tamis_responses_graded_total", {"domain": domain, "grading": str(grading)}
+        )
+        for domain in ("math", "code")
+        for grading in Grading
+    }
+    known = {("math", "graded"): 1, ("math", "ungraded"): 2, ("math", "failed"): 1}
+    assert graded == known | {("code", str(grading)): 0 for grading in Grading}
+    failed = {
+        s.labels["failure"]: s.value
+        for m in made.collect()
+        for s in m.samples
+        if s.name == "tamis_responses_failed_total"
+    }
+    assert failed == {str(f): 0 for f in Failure} | {"ungraded": 3, "timeout": 2, "env_failed": 1}
+    tables = count_tables(view)
+    assert tables["Members by grading"] == {"ungraded": 2, "graded": 1, "failed": 1}
+    assert tables["Training responses failed"] == {"ungraded": 3, "timeout": 2, "env_failed": 1}
 
 
 @pytest.mark.parametrize("name", BY_REASON)

@@ -9,6 +9,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
+from pipeline.domain.vocabulary import Grading
 from pipeline.history.audits.audit import Audit
 from pipeline.history.reports import tables
 from pipeline.history.reports.figures import figures
@@ -98,6 +99,8 @@ def count_tables(view: RunView) -> dict[str, dict[str, int]]:
         "Groups expired": groups.expired,
         "Replacements waived": groups.waived,
         "Responses discarded": view.discarded,
+        "Training responses failed": groups.failures.counts,
+        "Members by grading": _by_grading(view),
         "Payloads dropped": view.dropped,
         "Prompts skipped": groups.skipped_prompts,
         "Batches skipped": progress.skipped,
@@ -105,6 +108,11 @@ def count_tables(view: RunView) -> dict[str, dict[str, int]]:
         "Dead letters": view.dead_letters,
     }
     return {name: dict(sorted(table.items(), key=lambda row: -row[1])) for name, table in tables.items() if table}
+
+
+def _by_grading(view: RunView) -> dict[str, int]:
+    found = {str(grading): sum(d.graded.get(grading, 0) for d in view.groups.domains.values()) for grading in Grading}
+    return found if any(found.values()) else {}
 
 
 def duration(seconds: float) -> str:
