@@ -34,8 +34,8 @@ RedisUrl = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
-out = Console(highlight=False, emoji=False)
-err = Console(stderr=True, highlight=False, emoji=False)
+out = Console(highlight=False, emoji=False, markup=False)
+err = Console(stderr=True, highlight=False, emoji=False, markup=False)
 
 
 def settings_for(

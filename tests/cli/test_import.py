@@ -33,6 +33,12 @@ def test_without_a_file_to_write_the_configuration_is_all_of_standard_output(off
     assert "whiten_advantages" in answer.err and "compute it in the learner" in " ".join(answer.err.split())
 
 
+def test_what_looks_like_markup_is_shown_as_it_is(offline: Tamis, write: Write) -> None:
+    path = write('seed: 3\nwhiten_advantages: "[bold]x[/INST]"\n', name="mine.yaml")
+    answer = offline("config", "import", "--from", "roll", path, "--out", "run.yaml")
+    assert answer.code == 0 and "[bold]x[/INST]" in "".join(answer.err.split())
+
+
 def test_strict_says_no_to_what_is_lost(offline: Tamis, write: Write) -> None:
     path = write("seed: 3\nwhiten_advantages: true\n", name="mine.yaml")
     words = ("config", "import", "--from", "roll", path, "--json")
