@@ -114,8 +114,8 @@ def committed_offsets(connection: Connection, stage: StageName, rules: Rules) ->
 
 
 def delete_run(connection: Connection) -> int:
-    """Delete the topics and groups of a run; returns the number of topics. Stop if a stage is still running: a process
-    that has just ended counts as running until its session is over."""
+    """Delete the topics and groups of a run; returns the number of topics. Stop, with nothing deleted, if a stage is
+    still running: a process that has just ended counts as running until its session is over."""
     admin = admin_client(connection)
     names = sorted(name for name in topics_of_broker(connection) if name.startswith(f"{PREFIX}.{connection.run}."))
     existing = {
@@ -123,11 +123,12 @@ def delete_run(connection: Connection) -> int:
     }
     groups = [name for stage in StageName if (name := group_name(connection.run, stage)) in existing]
     deadline = time.monotonic() + LEAVE_S
-    for group in groups:
-        while _is_running(admin.delete_consumer_groups([group], request_timeout=TIMEOUT_S)[group]):
-            if time.monotonic() > deadline:
-                raise Stop(f"delete group {group}: it has members; stop the processes of {connection.run} first")
-            time.sleep(0.2)
+    while running := _running(admin, groups):
+        if time.monotonic() > deadline:
+            raise Stop(f"delete group {running[0]}: it has members; stop the processes of {connection.run} first")
+        time.sleep(0.2)
+    if groups:
+        _wait(admin.delete_consumer_groups(groups, request_timeout=TIMEOUT_S).items(), "delete group")
     if names:
         _wait(admin.delete_topics(names, operation_timeout=TIMEOUT_S).items(), "delete topic")
     return len(names)
@@ -143,14 +144,10 @@ def _error_codes(future: Any) -> set[int]:
     return {error.code() for error in errors if error is not None}
 
 
-def _is_running(deletion: Any) -> bool:
-    try:
-        deletion.result(TIMEOUT_S)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.NON_EMPTY_GROUP:
-            raise
-        return True
-    return False
+def _running(admin: AdminClient, groups: list[str]) -> list[str]:
+    """Those that have members."""
+    asked = admin.describe_consumer_groups(groups, request_timeout=TIMEOUT_S) if groups else {}
+    return [group for group, found in asked.items() if found.result(TIMEOUT_S).members]
 
 
 def _wait(asked: Iterable[tuple[str, Any]], what: str) -> None:

@@ -1,6 +1,10 @@
 """Making and removing runs on a real broker."""
 
+import threading
+import time
+
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from pipeline.domain.topology import READS, StageName, Topic, partitions
@@ -8,7 +12,7 @@ from pipeline.log.admin import check_topics, create_run, delete_run, list_runs, 
 from pipeline.log.client import Connection, admin_client
 from pipeline.log.errors import Stop
 from pipeline.log.recover import recover_run
-from pipeline.log.topics import topic_name
+from pipeline.log.topics import group_name, topic_name
 
 from .toy import toy_rules
 
@@ -48,6 +52,25 @@ def test_a_name_in_use_is_refused(connection):
     create_run(connection, toy_rules(connection.run))
     with pytest.raises(Stop, match=f"run {connection.run}: the name is in use.*tamis delete {connection.run}"):
         create_run(connection, toy_rules(connection.run))
+
+
+def test_a_run_of_which_any_stage_runs_is_left_whole(connection, monkeypatch):
+    rules = toy_rules(connection.run)
+    create_run(connection, rules)
+    monkeypatch.setattr("pipeline.log.admin.LEAVE_S", 0.5)
+    stage = list(StageName)[-1]
+    names = {"bootstrap.servers": connection.bootstrap, "group.id": group_name(connection.run, stage)}
+    consumer = Consumer(names)
+    joined = threading.Event()
+    consumer.subscribe([topic_name(connection.run, READS[stage])], on_assign=lambda *_: joined.set())
+    end = time.monotonic() + 30
+    while not joined.is_set() and time.monotonic() < end:
+        consumer.poll(0.1)
+    with pytest.raises(Stop, match=f"{stage}: it has members; stop the processes of {connection.run} first"):
+        delete_run(connection)
+    assert recover_run(connection, rules) == {}, "every stage still has its offsets"
+    consumer.close()
+    assert delete_run(connection) == len(Topic)
 
 
 def test_another_number_of_partitions_is_refused(connection):
