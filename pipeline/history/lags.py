@@ -13,12 +13,15 @@ from pipeline.log.topics import topic_name
 
 
 def lags(connection: Connection, rules: Rules) -> list[dict[str, Any]]:
-    """What is there, and what is handled, by stage and partition. A lag of 1 or 2 may be a transaction's marker."""
+    """What is there, and what is handled, by stage and partition. A lag of 1 or 2 may be a transaction's marker.
+
+    What is handled is asked for first: at work, a stage would else seem to be ahead of its input."""
     rows = []
     for stage in StageName:
         inputs = range(partitions(READS[stage], rules))
+        handled = committed_offsets(connection, stage, rules)
         there = watermarks(connection, topic_name(connection.run, READS[stage]), inputs)
-        for partition, committed in sorted(committed_offsets(connection, stage, rules).items()):
+        for partition, committed in sorted(handled.items()):
             first, end = there[partition]
             rows.append(
                 {
