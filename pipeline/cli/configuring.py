@@ -11,6 +11,7 @@ import typer
 from pipeline.cli.common import STATE, AsJson, caution, print_json, say
 from pipeline.cli.importing import import_config
 from pipeline.config import ProcessSettings, cautions, load, load_settings
+from pipeline.config.modules import not_here
 
 Config = Annotated[
     Path,
@@ -37,9 +38,10 @@ app.command("import")(import_config)
 
 @app.command("check")
 def check_config(config: Config, override: Override = None, as_json: AsJson = False) -> None:
-    """Say whether a run can be made of a configuration, and what is probably not meant in it."""
+    """Say whether a run can be made of a configuration, what is probably not meant in it, and which modules it names
+    that aren't here."""
     decisions = load(config, override or [])
-    found = [str(problem) for problem in cautions(decisions)]
+    found = [str(problem) for problem in [*cautions(decisions), *not_here(decisions)]]
     if as_json:
         print_json({"run": decisions.run, "cautions": found})
         return

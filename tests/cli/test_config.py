@@ -130,6 +130,15 @@ def test_what_is_probably_not_meant_is_a_caution(offline: Tamis, write: Write) -
     assert answer.err.endswith("[no_baseline]\n")
 
 
+def test_a_module_that_is_not_here_is_a_caution(offline: Tamis, write: Write) -> None:
+    answer = offline("config", "check", write(engine={"factory": "my_package.model:Engine"}))
+    assert answer.code == 0
+    assert answer.err == (
+        "caution: engine.factory: there is no module 'my_package' here for my_package.model:Engine; its process needs "
+        "it: write or install it [module_not_found]\n"
+    )
+
+
 @pytest.mark.parametrize("value", ["True", "False"])
 def test_a_redis_url_that_decodes_replies_is_refused_by_the_options_name(
     offline: Tamis, write: Write, value: str
