@@ -109,7 +109,12 @@ def tail(
 
 def trace(
     run: Run,
-    group: Annotated[str, typer.Argument(help="Id of the group, such as 17@0.", show_default=False, metavar="GROUP")],
+    group: Annotated[
+        str,
+        typer.Argument(
+            help="Id of the group, such as 17@0; tamis tail names them.", show_default=False, metavar="GROUP"
+        ),
+    ],
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
 ) -> None:
@@ -119,7 +124,7 @@ def trace(
 
     told = trace_run(KafkaLog(connection_for(run, bootstrap)), group)
     if not told:
-        fail(f"run {run} has no group {group}; tamis tail {run} shows its last ones", 2)
+        fail(f"run {run} has no group {group}; tamis tail {run} --event GroupOpened --last 5 names some", 2)
     if as_json:
         print_json([line._asdict() for line in told])
         return

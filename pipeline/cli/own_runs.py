@@ -88,7 +88,7 @@ def consume(
     bootstrap: Bootstrap = None,
     redis_url: RedisUrl = None,
 ) -> None:
-    """Run one consumer in this process, until stopped. Start as many of a stage as you like, each with its own slot."""
+    """Run one consumer here, until stopped. Start as many of a stage as you like, each with its own --slot."""
     if stage not in STAGES:
         fail(f"there is no stage {stage!r}; expected one of: {', '.join(STAGES)}", 2)
     settings = settings_for(run, bootstrap, redis_url)

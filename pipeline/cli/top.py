@@ -60,3 +60,5 @@ def top(
     finally:
         screen.close()
         watch.stop()
+    if outcome := watch.view.outcome:
+        screen.say(f"{outcome} after {watch.view.step} steps; see tamis status {run}")

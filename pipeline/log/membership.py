@@ -100,7 +100,7 @@ class Membership:
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise Stop(f"{where} does not exist; was run {self._run} deleted? see tamis runs")
         if error.code() == KafkaError.FENCED_INSTANCE_ID or "fenced" in error.str().lower():
-            raise Fenced(f"{error.str()}; another process has this slot")
+            raise Fenced(f"{error.str()}; another process has this slot; give each its own (--slot)")
         if error.fatal():
             raise Fatal(error.str())
         log.warning("kafka", error=error.str(), code=error.name())

@@ -50,7 +50,7 @@ def committed_positions(
         except KafkaException as error:
             reason = error.args[0]
             if reason.code() in FENCING:
-                raise Fenced(f"{reason.str()}; another process has this slot") from error
+                raise Fenced(f"{reason.str()}; another process has this slot; give each its own (--slot)") from error
             if reason.code() not in PASSING:
                 raise Fatal(f"committed: {reason.str()} ({reason.name()})") from error
             if time.monotonic() > deadline:

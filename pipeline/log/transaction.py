@@ -173,7 +173,7 @@ class Sink:
         """Return to have the call made again; raise otherwise."""
         what = f"{name}: {error.str()} ({error.name()})"
         if error.code() in FENCING:
-            raise Fenced(f"{what}; another process has this slot") from cause
+            raise Fenced(f"{what}; another process has this slot; give each its own (--slot)") from cause
         if error.fatal():
             raise Fatal(what) from cause
         if error.txn_requires_abort():

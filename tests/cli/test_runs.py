@@ -141,7 +141,9 @@ def test_tail_prints_records_as_json_and_trace_refuses_an_unknown_group(tamis: T
     )
     answer = tamis("trace", created.run, "1@0")
     assert answer.code == 2
-    assert answer.err == f"error: run {created.run} has no group 1@0; tamis tail {created.run} shows its last ones\n"
+    assert answer.err == (
+        f"error: run {created.run} has no group 1@0; tamis tail {created.run} --event GroupOpened --last 5 names some\n"
+    )
 
 
 def test_stop_is_a_fact_in_the_ledger(tamis: Tamis, created: Connection) -> None:

@@ -132,7 +132,7 @@ def bias(totals: LengthTotals) -> str:
     if members is None or every is None:
         return ""
     if discarded is None:
-        return f"Members have {members:,.1f} tokens on average. None was discarded, so that they are all there is."
+        return f"Members have {members:,.1f} tokens on average. No whole response was discarded: they are all there is."
     side = "shorter" if members < every else "longer"
     return (
         f"A group's members are the first to arrive, which favours short answers. Members have {members:,.1f} tokens "
