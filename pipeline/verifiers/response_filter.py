@@ -37,7 +37,7 @@ class ResponseFilter:
     """All predicates of a run; the first that rejects counts. `needs_tokens`: whether one looks at token ids."""
 
     def __init__(self, config: DecisionConfig) -> None:
-        self._predicates = [_rejects(p, config.seed, place) for place, p in enumerate(config.response_filter)]
+        self._predicates = [rejects(p, config.seed, place) for place, p in enumerate(config.response_filter)]
         self.needs_tokens = any(isinstance(p, MaxRepetition | CustomPredicate) for p in config.response_filter)
 
     def __bool__(self) -> bool:
@@ -45,7 +45,7 @@ class ResponseFilter:
 
     def rejection(self, judged: Judged) -> str | None:
         """Why it is rejected, if it is. Raises Raised."""
-        return next((reason for rejects in self._predicates if (reason := rejects(judged))), None)
+        return next((reason for refuses in self._predicates if (reason := refuses(judged))), None)
 
 
 def repeated_share(token_ids: Sequence[int], ngram: int) -> float:
@@ -54,7 +54,8 @@ def repeated_share(token_ids: Sequence[int], ngram: int) -> float:
     return (len(runs) - len(set(runs))) / len(runs) if runs else 0.0
 
 
-def _rejects(predicate: Predicate, seed: int, place: int) -> Rejects:
+def rejects(predicate: Predicate, seed: int, place: int) -> Rejects:
+    """What a predicate, at this place in the configuration, says. ConfigError if a custom one can't be built."""
     match predicate:
         case InvalidFormat(pattern=pattern):
             found = re.compile(pattern).search
