@@ -319,9 +319,7 @@ def test_the_response_filter_rejects_training_responses_and_says_why(services: S
         "the response filter raised ValueError: broken",
         None,
     ]
-    assert [found[slot, 1].discard for slot in range(9)] == [
-        None, *[DiscardReason.FILTERED] * 6, DiscardReason.FAILED, None
-    ]  # fmt: skip
+    assert [found[slot, 1].discard for slot in range(9)] == [None, *[DiscardReason.FILTERED] * 7, None]
     assert found[1, 1].reward == 0.0 and found[8, 1].text == "y bad" and found[0, 1].text is None
 
 
