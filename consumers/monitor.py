@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 import structlog
 
+from pipeline.domain.events import Event
+from pipeline.health import Standing
+from pipeline.history.view import RunView
 from pipeline.history.watch import MONITORED, Watch, read_view
 from pipeline.metrics.run import registry
 from pipeline.metrics.server import metrics_server
@@ -20,18 +23,30 @@ log = structlog.get_logger(__name__)
 def serve(process: Process) -> int:
     """Watch until told to stop, or until the run is drained."""
     rows = Rows()
+
+    def noted(view: RunView, event: Event) -> None:
+        process.heartbeat(standing(len(MONITORED)))
+        rows.note(view, event)
+
     trackers = open_trackers(
         process.settings.trackers, process.folder() / "trackers", process.rules.run, json.loads(process.started.config)
     )
-    watch = Watch(process.connection, process.store(), topics=MONITORED, rules=process.rules, listener=rows.note)
+    watch = Watch(
+        process.connection,
+        process.store(),
+        topics=MONITORED,
+        rules=process.rules,
+        listener=rows.note,
+        heartbeat=process.heartbeat,
+    )
     if trackers:  # in the order of time, so that a restart makes the same rows
-        watch.view, watch.start_at = read_view(process.connection, rows.note)
+        watch.view, watch.start_at = read_view(process.connection, noted)
     server = metrics_server(registry(watch.view, watch.lock))
     watch.start()
     step = -1
     try:
         while not process.stopping() and not (process.until_finished and watch.view.drained):
-            process.heartbeat()
+            process.heartbeat(standing(len(watch.behind)))
             if watch.errors:
                 raise watch.errors[0]
             tell(trackers, rows)
@@ -47,6 +62,11 @@ def serve(process: Process) -> int:
         if server is not None:
             server.shutdown()
     return 0
+
+
+def standing(behind: int) -> Standing:
+    """How the monitor stands while it has not read so many topics."""
+    return Standing("monitor", behind, restored=not behind)
 
 
 def tell(trackers: Sequence[Tracker], rows: Rows) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from pipeline.domain import events as e
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import Topic
+from pipeline.health import Standing
 from pipeline.history.lags import lag_by_stage
 from pipeline.history.view import RunView
 from pipeline.log.client import Connection
@@ -48,6 +49,10 @@ class Watch:
     rules: Rules | None = None
     """Of the run, if the lag of its stages is to be watched as well."""
     listener: Listener | None = None
+    heartbeat: Callable[[Standing], None] = lambda standing: None
+    """Called by each thread that reads a topic, at each turn."""
+    behind: set[Topic] = field(default_factory=set)
+    """Topics that haven't been read yet as far as they went at the start."""
     redis_problem: str | None = None
     """Why Redis couldn't be asked a moment ago; the run waits meanwhile."""
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -55,6 +60,7 @@ class Watch:
 
     def start(self) -> None:
         """Begin to follow."""
+        self.behind = set(self.topics)
         for topic in self.topics:
             self._threads.append(threading.Thread(target=self._follow, args=(topic,), daemon=True))
         self._threads.append(threading.Thread(target=self._sample, daemon=True))
@@ -71,9 +77,14 @@ class Watch:
             thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _follow(self, topic: Topic) -> None:
+        def turn(caught_up: bool) -> None:
+            if caught_up:
+                self.behind.discard(topic)
+            self.heartbeat(Standing(f"reader of {topic.value}"))
+
         try:
             start = self.start_at.get(topic, {})
-            for record in read_topic(self.connection, topic, None, start, False, self._stopped.is_set):
+            for record in read_topic(self.connection, topic, None, start, False, self._stopped.is_set, turn=turn):
                 with self.lock:
                     _note(self.view, record, self.listener)
         except Exception as error:  # shown by whoever watches: a view that stands still must say so

@@ -74,14 +74,17 @@ def read_topic(
     stop_at_end: bool = True,
     until: Callable[[], bool] = lambda: False,
     poll_s: float = 0.5,
+    turn: Callable[[bool], None] = lambda caught_up: None,
 ) -> Iterator[Record]:
     """The records of a topic, in order within each partition, from `start` (an offset, or one per partition) or the
     first there is. With `stop_at_end`, up to the end as it is now, waiting for transactions that are open there;
-    else for ever, until `until()`, which is asked every `poll_s` at least. Stop if the topic doesn't exist."""
+    else for ever, until `until()`, which is asked every `poll_s` at least. As often, `turn` is told whether all records
+    up to that end have been read. Stop if the topic doesn't exist."""
     consumer = plain_consumer(connection)
     try:
         ends = _assign(consumer, connection, topic_name(connection.run, topic), partitions, start)
         while (ends or not stop_at_end) and not until():
+            turn(not ends)
             for message in take(consumer, poll_s):
                 partition, offset = message.partition() or 0, message.offset() or 0
                 at_end = ended(message)

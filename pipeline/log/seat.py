@@ -118,9 +118,9 @@ class Seat:
             self._sink.send_offsets(offsets, self._membership.metadata())
         own.handled(self._stage.value, 0, len(messages))
 
-    def standing(self) -> Standing:
-        """How this process stands in its stage."""
-        return self._membership.standing(self._stage, None)
+    def standing(self, behind_since: float | None = None) -> Standing:
+        """How this process stands in its stage; `behind_since`: when what isn't committed could first have been."""
+        return self._membership.standing(self._stage, behind_since)
 
     def now_ms(self) -> int:
         """The wall clock, which facts are stamped with."""

@@ -49,13 +49,14 @@ class Trainer:
     _committed_at: float = 0.0
     _running: Future[Done] | None = None
     _pruned: int = 0
+    _behind_since: float | None = None
     _executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "learner"))
 
     def serve(self, should_stop: Callable[[], bool], until_finished: bool = False) -> int:
         """Train until told to stop, or until the run is finished. Returns the exit code."""
         try:
             while not should_stop():
-                self.heartbeat(self.seat.standing())
+                self.heartbeat(self.seat.standing(self._behind_since))
                 entries = self.seat.poll(self._patience())
                 if self.seat.turn != self._turn:
                     self._take_seat()
@@ -63,6 +64,7 @@ class Trainer:
                     self._note(entry)
                 if self._turn:
                     self._act()
+                self._behind_since = (self._behind_since or time.monotonic()) if self._is_behind() else None
                 if until_finished and self._book.finished:
                     return 0
             return 0
@@ -73,6 +75,13 @@ class Trainer:
     def _patience(self) -> float:
         """How long to wait for records: hardly, while something is under way whose end is to be noticed at once."""
         return WAIT_S if self._running is not None or self._awaited else IDLE_S
+
+    def _is_behind(self) -> bool:
+        """Whether something could be committed, or what was written has not come back. While an action is under way
+        neither is so: a step takes as long as it takes."""
+        if not self._turn or self._running is not None:
+            return False
+        return self._awaited > 0 or (self._joined > 0 and self._position() != self._committed)
 
     def _take_seat(self) -> None:
         """Fold the ledger from where the last trainer stood; forget what this process did in an earlier turn."""
@@ -206,6 +215,7 @@ class Trainer:
         self._committed, self._committed_at = self._position(), time.monotonic()
         self._awaited += len([f for f in facts if not isinstance(f.event, e.StageFailed)])
         self.seat.commit(facts, self._committed)
+        self._behind_since = None
 
     def _commit_when_idle(self) -> None:
         """Move the offset on, so that a restart has less to read."""
