@@ -96,12 +96,14 @@ def tail(
 ) -> None:
     """Print the records of a topic, decoded, as JSON, one a line (with or without --json)."""
     from pipeline.domain.events import EVENTS
-    from pipeline.history.tail import Wanted, tail_lines
+    from pipeline.history.tail import REASONS, Wanted, tail_lines
 
     if topic not in {t.value for t in Topic}:
         fail(f"there is no topic {topic!r}; expected one of: {TOPICS}", 2)
     if event is not None and event not in EVENTS:
         fail(f"there is no event {event!r}; {nearest(event, EVENTS)}", 2)
+    if reason is not None and reason not in REASONS:
+        fail(f"there is no reason {reason!r}; {nearest(reason, REASONS)}", 2)
     wanted = Wanted(group, reason, domain, event)
     for text in tail_lines(connection_for(run, bootstrap), Topic(topic), follow=follow, last=last, wanted=wanted):
         print(text, flush=follow)

@@ -8,10 +8,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.domain import vocabulary as v
 from pipeline.domain.topology import Topic
 from pipeline.log.client import Connection
 from pipeline.log.codec import Poison, UnknownSchema, to_json
 from pipeline.log.reader import Record, read_topic
+
+_REASONS = (
+    v.Reason, v.ExpiryReason, v.WaiverReason, v.SkipReason, v.ReturnReason, v.DropReason, v.DiscardReason,
+    v.SkippedPrompt, v.DeadLetterReason,
+)  # fmt: skip
+REASONS = sorted({reason.value for kind in _REASONS for reason in kind})
+"""Whatever an event can name as its reason."""
 
 
 @dataclass(frozen=True, slots=True)

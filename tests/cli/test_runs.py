@@ -139,6 +139,9 @@ def test_tail_prints_records_as_json_and_trace_refuses_an_unknown_group(tamis: T
         2,
         True,
     )
+    answer = tamis("tail", created.run, "--reason", "zerostd")
+    assert answer.code == 2 and answer.err.startswith("error: there is no reason 'zerostd'; did you mean 'zero_std'")
+    assert tamis("tail", created.run, "--reason", "payload_missing").code == 0
     answer = tamis("trace", created.run, "1@0")
     assert answer.code == 2
     assert answer.err == (
