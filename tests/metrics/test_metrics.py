@@ -215,7 +215,7 @@ def test_ungraded_members_and_failures_are_counted_though_their_reward_is_0() ->
     view.note(0, Topic.LEDGER, of_grading("math", zero, zero, timeout, (Grading.GRADED, None)))
     discards = [
         (DiscardReason.FAILED, None), (DiscardReason.FAILED, Failure.ENV_FAILED), (DiscardReason.LATE, Failure.TIMEOUT),
-        (DiscardReason.LATE, None), (DiscardReason.FILTERED, None), (DiscardReason.DUPLICATE, Failure.TIMEOUT),
+        (DiscardReason.LATE, None), (DiscardReason.FILTERED, None), (DiscardReason.DUPLICATE, Failure.EMPTY),
     ]  # fmt: skip
     for reason, failure in discards:
         view.note(0, Topic.DISCARDS, e.ResponseDiscarded("2@0", 0, 1, None, 0, 9, reason, failure, 0))
