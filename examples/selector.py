@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.domain.selection.custom import Candidate
+from pipeline.sdk import Candidate
 
 
 class HalfSolved:

@@ -16,8 +16,8 @@ from pipeline.domain.vocabulary import StarvationPolicy
 DECISION_VERSIONS: dict[str, int] = {
     "scheduler": 2,
     "assembler": 2,
-    "filter": 2,
-    "batcher": 1,
+    "filter": 3,
+    "batcher": 2,
     "reaper": 1,
     "discard-reaper": 1,
     "trainer": 2,

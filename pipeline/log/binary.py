@@ -98,7 +98,12 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _write_str(text: str) -> bytes:
-    encoded = text.encode()
+    # Half a character has no bytes in UTF-8. Foreign text is escaped where it comes in (domain/told.py); one that
+    # slips through is escaped here, the same way each time, since a stage that fails on it would for ever.
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        encoded = text.encode(errors="backslashreplace")
     return VARINTS[len(encoded)] + encoded
 
 

@@ -18,6 +18,7 @@ import structlog
 
 from pipeline.domain.told import told, told_error
 from pipeline.sdk import Misconfigured, ScoreRequest, Verifier
+from pipeline.user_code import contained
 from pipeline.verifiers.health import Health
 from pipeline.verifiers.returned import MISCONFIGURED, Blank, Outcome, checked
 
@@ -55,6 +56,12 @@ class Judge:
         """Make no more calls, and have the verifier let go of what it holds."""
         self._tasks = None
         self.clear()
+        closing = asyncio.ensure_future(contained(self._close))
+        await asyncio.wait((closing,))
+        if not closing.cancelled() and (error := closing.exception()):
+            log.warning("verifier not closed", verifier=self.name, why=told_error(error))
+
+    async def _close(self) -> None:
         close = getattr(self.verifier, "close", None)
         closing = close() if callable(close) else None
         if inspect.isawaitable(closing):
@@ -87,7 +94,7 @@ class Judge:
 
     async def _outcomes(self, requests: Sequence[ScoreRequest]) -> Sequence[Outcome]:
         """One for each request, in order. A call over its time is not waited for: it may be deaf to cancellation."""
-        call = asyncio.ensure_future(self.verifier.score(requests))
+        call = asyncio.ensure_future(contained(lambda: self.verifier.score(requests)))
         call.add_done_callback(_look_at)
         try:
             await asyncio.wait((call,), timeout=self._timeout_s)

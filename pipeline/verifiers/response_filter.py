@@ -17,7 +17,7 @@ from pipeline.config.predicates import (
     Predicate,
     Truncated,
 )
-from pipeline.domain.told import told_error
+from pipeline.domain.told import flag, kind, told_error
 from pipeline.domain.vocabulary import FinishReason
 from pipeline.sdk import Judged
 
@@ -72,15 +72,18 @@ def rejects(predicate: Predicate, seed: int, place: int) -> Rejects:
             what = f"response_filter.{place}.factory"
             custom = plugins.build(factory, seed, options, what)
             plugins.callable_with(custom, ("judged",), factory, what)
-            return lambda r: _custom(r, custom, factory, on_error)
+            return lambda r: asked(r, custom, factory, on_error)
 
 
-def _custom(judged: Judged, custom: Callable[[Judged], Any], factory: str, on_error: str) -> str | None:
+def asked(judged: Judged, custom: Callable[[Judged], Any], factory: str, on_error: str) -> str | None:
+    """Why a predicate of the user's rejects; what it does besides is a decision by `on_error`. Raises Raised."""
     try:
-        rejected = custom(judged)
-        if not isinstance(rejected, bool):
-            raise TypeError(f"{factory} answered {type(rejected).__name__}; expected a bool: true rejects")
-    except Exception as error:
+        answer = custom(judged)
+        if (rejected := flag(answer)) is None:
+            raise TypeError(f"{factory} answered {kind(answer)}; expected a bool: true rejects")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if on_error == "keep":
             return None
         raise Raised(told_error(error), on_error == "raise") from error

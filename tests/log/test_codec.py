@@ -195,7 +195,6 @@ def replaced(event: e.Event, **changes: object) -> e.Event:
         {"drop_flag": 1},
         {"generator": None},
         {"generator": b"g"},
-        {"generator": "\ud83d"},
         {"components": {"math": None}},
         {"components": {1: 1.0}},
         {"components": [("math", 1.0)]},
@@ -205,6 +204,13 @@ def replaced(event: e.Event, **changes: object) -> e.Event:
 def test_a_value_of_another_type_is_not_written(change):
     with pytest.raises(Unwritable, match=next(iter(change))):
         encode(replaced(scored("1@0", 3), **change))
+
+
+def test_half_a_character_is_escaped_wherever_it_stands():
+    event = replaced(scored("1@0", 3), generator="a\ud83d", text="\udc00z", components={"\ud83d": 1.0})
+    found = decode(encode(event))
+    assert (found.generator, found.text, found.components) == ("a\\ud83d", "\\udc00z", {"\\ud83d": 1.0})
+    assert encode(found) == encode(event)
 
 
 def test_a_text_may_hold_nul_and_a_reward_nan():

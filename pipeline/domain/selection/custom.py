@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, Protocol
 
 from pipeline.domain.events import Member, Scores
 from pipeline.domain.rules import FilterRule
-from pipeline.domain.told import told_error
+from pipeline.domain.told import kind, number, shown, told_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,13 @@ class Choice:
 
 
 def choose(rule: FilterRule, selector: Selector, window: Sequence[Candidate]) -> Choice:
-    """What the user's code keeps. An exception, or an answer that names what isn't there, is a decision by `on_error`:
-    keep none (reject), keep all (keep), or keep none and end the run (raise)."""
+    """What the user's code keeps. Whatever it raises, and an answer that names what isn't there, is a decision by
+    `on_error`: keep none (reject), keep all (keep), or keep none and end the run (raise)."""
     try:
         return Choice(_weights(selector(window), [c.group_id for c in window]))
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         on_error, failed = rule.args["on_error"], f"{rule.args['factory']}: {told_error(error)}"
         kept = {c.group_id: 1.0 for c in window} if on_error == "keep" else {}
         return Choice(kept, failed, on_error == "raise")
@@ -59,12 +60,21 @@ def _weights(answer: Any, known: Sequence[str]) -> dict[str, float]:
     elif isinstance(answer, Sequence) and not isinstance(answer, str):
         pairs = [(group, 1.0) for group in answer]
     else:
-        raise TypeError(f"answered {type(answer).__name__}; expected a sequence of group ids, or weights by group id")
+        raise TypeError(f"answered {kind(answer)}; expected a sequence of group ids, or weights by group id")
     weights: dict[str, float] = {}
     for group, weight in pairs:
-        if group not in known or group in weights:
-            raise ValueError(f"named group {group!r}, which is {'named twice' if group in weights else 'not there'}")
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not isfinite(weight) or weight < 0:
-            raise ValueError(f"gave group {group} the weight {weight!r}; expected a finite number of at least 0")
-        weights[group] = float(weight)
+        if not isinstance(group, str) or group not in known or group in weights:
+            where = "named twice" if group in weights else "not there"
+            raise ValueError(f"named group {shown(group)}, which is {where}")
+        weights[group] = _weight(group, weight)
     return weights
+
+
+def _weight(group: str, weight: object) -> float:
+    try:
+        found = number(weight)
+    except ValueError:
+        found = -1.0
+    if found < 0:
+        raise ValueError(f"gave group {group} the weight {shown(weight)}; expected a finite number of at least 0")
+    return found
