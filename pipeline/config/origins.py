@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -10,13 +12,19 @@ import yaml
 from pydantic import BaseModel
 
 from pipeline.config.errors import Path, Problem
+from pipeline.config.errors import dotted as path_text
 from pipeline.config.files import Document
 from pipeline.config.models import DecisionConfig
 
 DEFAULT: Final = "default"
 REDACTED: Final = "***"
-_SECRET = re.compile(r"(?i)(api_?key|password|passwd|secret|token|credentials?)$")
-_NO_SECRET = re.compile(r"(?i)(max|min|num)_?.*tokens?$")
+ON_FAILURE: Final = "TAMIS_ON_FAILURE"
+_SECRET = re.compile(
+    r"(?i)(^|[-_])((api|access|secret|private|signing|account)[-_]?keys?|passw(or)?d|pwd|secrets?|tokens?|credentials?|"
+    r"authorization|cookies?)$"
+)
+_NO_SECRET = re.compile(r"(?i)((max|min|num|prompt|response|new)[-_].*tokens?|^tokens)$")
+_WITH_PASSWORD = re.compile(r"(\w+://)[^/@\s]+@")
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 
 
@@ -31,8 +39,9 @@ class Setting(NamedTuple):
 def settings(config: DecisionConfig, source: Document) -> Iterator[Setting]:
     """Every value of a configuration, in the order of its sections."""
     for path, value in _leaves(config, ()):
-        shown = REDACTED if is_secret(path[-1]) and isinstance(value, str) else value
-        yield Setting(path, shown, _origin(path, source))
+        hidden = is_secret(path[-1]) and value is not None
+        shown = REDACTED if hidden else _without_passwords(value)
+        yield Setting(path, shown, _origin(path, source, hidden or shown != value or _has_secret(value)))
 
 
 def is_secret(key: str | int) -> bool:
@@ -43,7 +52,7 @@ def is_secret(key: str | int) -> bool:
 def exposed_secrets(config: DecisionConfig) -> Iterator[Problem]:
     """Options that look like secrets: whoever can read the log would see them."""
     for path, value in _leaves(config, ()):
-        if is_secret(path[-1]) and isinstance(value, str):
+        if value is not None and (is_secret(path[-1]) or _without_passwords(value) != value or _has_secret(value)):
             message = "looks like a secret, and options are recorded in the log; read it from the environment instead"
             yield Problem("secret_recorded", path, message)
 
@@ -74,7 +83,7 @@ def _leaves(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         case Mapping() if node:
             for key, value in node.items():
                 yield from _leaves(value, (*path, str(key)))
-        case tuple():
+        case tuple() | list():
             yield path, [_plain(item) for item in node]
         case _:
             yield path, {} if isinstance(node, Mapping) else node
@@ -86,19 +95,33 @@ def _plain(node: Any) -> Any:
             return {f.alias or n: _plain(getattr(node, n)) for n, f in type(node).model_fields.items()}
         case Mapping():
             return {key: REDACTED if is_secret(key) else _plain(value) for key, value in node.items()}
+        case str():
+            return _without_passwords(node)
         case tuple() | list():
             return [_plain(item) for item in node]
     return node
 
 
-def _origin(path: Path, source: Document) -> str:
-    """A key that isn't in the tree, or is null there, has its default."""
+def _without_passwords(value: Any) -> Any:
+    """Addresses without what stands before their @."""
+    return _WITH_PASSWORD.sub(rf"\1{REDACTED}@", value) if isinstance(value, str) else value
+
+
+def _has_secret(value: Any) -> bool:
+    """Whether something in a list was hidden."""
+    return isinstance(value, list) and REDACTED in json.dumps(value, default=str)
+
+
+def _origin(path: Path, source: Document, hidden: bool) -> str:
+    """A key that isn't in the tree, or is null there, has its default. What is hidden isn't told by its origin."""
     node: Any = source.tree
     for part in path:
         if not isinstance(node, dict) or node.get(part) is None:
-            return DEFAULT
+            asked = os.environ.get(ON_FAILURE) if path[-1] == "on_failure" else None
+            return ON_FAILURE if asked else DEFAULT
         node = node[part]
-    return source.place(path) or DEFAULT
+    place = source.place(path) or DEFAULT
+    return f"override {path_text(path)}" if hidden and place.startswith("override ") else place
 
 
 def _duration(ms: int) -> str:

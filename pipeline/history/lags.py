@@ -13,16 +13,16 @@ from pipeline.log.topics import topic_name
 
 
 def lags(connection: Connection, rules: Rules) -> list[dict[str, Any]]:
-    """What is there, and what is handled, by stage and partition. A lag of 1 or 2 may be a transaction's marker.
-
-    What is handled is asked for first: at work, a stage would else seem to be ahead of its input."""
+    """What is there, and what is handled, by stage and partition. A lag of 1 or 2 may be a transaction's marker. The
+    trainer has none: its offset is where it would begin again, which stays behind until a checkpoint."""
     rows = []
     for stage in StageName:
         inputs = range(partitions(READS[stage], rules))
-        handled = committed_offsets(connection, stage, rules)
+        handled = committed_offsets(connection, stage, rules)  # before the ends: a stage at work commits meanwhile
         there = watermarks(connection, topic_name(connection.run, READS[stage]), inputs)
         for partition, committed in sorted(handled.items()):
             first, end = there[partition]
+            has_lag = committed >= 0 and stage is not StageName.TRAINER
             rows.append(
                 {
                     "stage": stage.value,
@@ -31,7 +31,7 @@ def lags(connection: Connection, rules: Rules) -> list[dict[str, Any]]:
                     "first": first,
                     "committed": committed if committed >= 0 else None,
                     "end": end,
-                    "lag": end - committed if committed >= 0 else None,
+                    "lag": end - committed if has_lag else None,
                 }
             )
     return rows
@@ -41,5 +41,7 @@ def lag_by_stage(connection: Connection, rules: Rules) -> dict[str, int]:
     """Records that each stage has not handled, over all partitions; without those whose offset is gone."""
     found: dict[str, int] = {}
     for row in lags(connection, rules):
+        if row["stage"] == StageName.TRAINER:
+            continue
         found[row["stage"]] = found.get(row["stage"], 0) + (row["lag"] or 0)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -26,9 +27,11 @@ class StageMember(NamedTuple):
     partitions: tuple[int, ...]
 
 
-def members_of(connection: Connection) -> list[StageMember]:
-    """The processes of every stage, in the order of stages and slots. Unreachable if the broker doesn't say."""
-    names = {group_name(connection.run, stage): stage for stage in StageName}
+def members_of(connection: Connection, stages: Iterable[StageName] = StageName) -> list[StageMember]:
+    """The processes of these stages, in the order of stages and slots. Unreachable if the broker doesn't say."""
+    names = {group_name(connection.run, stage): stage for stage in stages}
+    if not names:
+        return []
     admin = admin_client(connection)  # held until all have answered
     asked = admin.describe_consumer_groups(list(names), request_timeout=TIMEOUT_S)
     found: list[StageMember] = []

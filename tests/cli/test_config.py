@@ -106,6 +106,34 @@ def test_what_is_shown_says_where_it_comes_from(offline: Tamis, write: Write, mo
     assert "engine.options.api_key: looks like a secret" in offline("config", "check", path).err
 
 
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "engine.options.api_key=geheim",
+        "engine.options.password=73577357",
+        'engine.options.hub={"a":[{"api_key":"geheim"}]}',
+        'engine.options.headers={"Authorization":"Bearer geheim"}',
+        "engine.options.access_key=geheim",
+        "engine.options.url=https://user:geheim@host/x",
+    ],
+)
+def test_no_secret_is_shown_nor_where_it_comes_from(offline: Tamis, write: Write, assignment: str) -> None:
+    for words in ((), ("--json",)):
+        answer = offline("config", "show", write(run="x"), "--set", assignment, *words)
+        assert answer.code == 0 and "***" in answer.out
+        assert "geheim" not in answer.out and "73577357" not in answer.out
+    assert "looks like a secret" in offline("config", "check", write(run="x"), "--set", assignment).err
+
+
+def test_the_environment_is_named_where_it_decides(
+    offline: Tamis, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAMIS_ON_FAILURE", "zero")
+    path = write(run="x", verifiers={"exact": {"factory": "pipeline.verifiers.exact:ExactMatch"}})
+    found = json.loads(offline("config", "show", path, "--json").out)["decisions"]
+    assert found["verifiers.exact.on_failure"] == {"value": "zero", "from": "TAMIS_ON_FAILURE"}
+
+
 def test_what_is_shown_is_the_same_configuration(offline: Tamis, write: Write) -> None:
     path = write(run="x", assembly={"lease": "90s", "deadline": "10m"}, payload={"budget": "1GB"})
     again = write(offline("config", "show", path).out, name="again.yaml")
