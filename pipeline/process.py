@@ -112,11 +112,12 @@ def stop_on_signals() -> Callable[[], bool]:
     return lambda: bool(received)
 
 
-def configure_logs(level: str) -> None:
-    """One line of JSON for each batch or change of state, on standard error."""
+def configure_logs(level: str, **everywhere: str) -> None:
+    """One line of JSON for each batch or change of state, on standard error; `everywhere` stands in each, whatever
+    thread it comes from."""
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            lambda logger, method, line: {**everywhere, **line},
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

@@ -38,11 +38,10 @@ out = Console(highlight=False, emoji=False, markup=False)
 err = Console(stderr=True, highlight=False, emoji=False, markup=False)
 
 
-def settings_for(
-    run: str | None, bootstrap: str | None, redis_url: str | None, needs_redis: bool = True
-) -> ProcessSettings:
-    """Flags, else the environment, else what runs on this machine. Ends with a sentence if nothing listens there: a
-    client would only wait."""
+def effective_settings(
+    run: str | None, bootstrap: str | None, redis_url: str | None
+) -> tuple[ProcessSettings, set[str]]:
+    """Flags, else the environment, else what runs on this machine; and what came from the last of these."""
     found = load_settings(bootstrap=bootstrap, redis_url=redis_url, run=run)
     given = found.redis_url.get_secret_value() if found.redis_url else None
     complete = found.bootstrap is not None and given is not None
@@ -53,6 +52,16 @@ def settings_for(
         run=run,
         data_dir=os.environ.get("TAMIS_DATA_DIR") or STATE / "files",
     )
+    asked = {"bootstrap": (found.bootstrap, "kafka"), "redis_url": (given, "redis")}
+    return settings, {name for name, (own, kind) in asked.items() if own is None and kind in here}
+
+
+def settings_for(
+    run: str | None, bootstrap: str | None, redis_url: str | None, needs_redis: bool = True
+) -> ProcessSettings:
+    """Flags, else the environment, else what runs on this machine. Ends with a sentence if nothing listens there: a
+    client would only wait."""
+    settings, _ = effective_settings(run, bootstrap, redis_url)
     if settings.bootstrap is not None and not kafka_listens(settings.bootstrap):
         fail(_silent("Kafka", settings.bootstrap, "--bootstrap (TAMIS_BOOTSTRAP)"), 3)
     if needs_redis and settings.redis_url and not redis_listens(settings.redis_url.get_secret_value()):

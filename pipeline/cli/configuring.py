@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pipeline.cli.common import STATE, AsJson, caution, print_json, say
+from pipeline.cli.common import AsJson, caution, effective_settings, print_json, say
 from pipeline.cli.importing import import_config
-from pipeline.config import ProcessSettings, cautions, load, load_settings
+from pipeline.config import ConfigError, ProcessSettings, cautions, load
 from pipeline.config.modules import not_here
 
 Config = Annotated[
@@ -40,7 +41,13 @@ app.command("import")(import_config)
 def check_config(config: Config, override: Override = None, as_json: AsJson = False) -> None:
     """Say whether a run can be made of a configuration, what is probably not meant in it, and which modules it names
     that aren't here."""
-    decisions = load(config, override or [])
+    try:
+        decisions = load(config, override or [])
+    except ConfigError as error:
+        if not as_json:
+            raise
+        print_json({"run": None, "problems": [str(problem) for problem in error.problems]})
+        raise typer.Exit(2) from error
     found = [str(problem) for problem in [*cautions(decisions), *not_here(decisions)]]
     if as_json:
         print_json({"run": decisions.run, "cautions": found})
@@ -75,14 +82,23 @@ def show_config(config: Config, override: Override = None, as_json: AsJson = Fal
 
 def processes() -> dict[str, dict[str, Any]]:
     """The settings of a process that would be started here, and where each comes from. No secrets."""
-    found = load_settings(data_dir=os.environ.get("TAMIS_DATA_DIR") or STATE / "files")
+    found, started = effective_settings(None, None, None)
     shown = found.model_dump(mode="json") | {
         "redis_url": found.redis_address(),
         "kafka": dict.fromkeys(found.kafka, "***"),
     }
-    return {name: {"value": shown[name], "from": _origin(name)} for name in ProcessSettings.model_fields}
+    rows = {name: {"value": shown[name], "from": _origin(name, started)} for name in ProcessSettings.model_fields}
+    for name in ("metrics_port", "heartbeat"):
+        rows[name] = {"value": os.environ.get(f"TAMIS_{name.upper()}"), "from": _origin(name, started)}
+    return rows
 
 
-def _origin(name: str) -> str:
+def _origin(name: str, started: Container[str]) -> str:
     variable = f"TAMIS_{name.upper()}"
-    return variable if os.environ.get(variable) else f"default; {variable} sets it"
+    if os.environ.get(variable):
+        return variable
+    if name in started:
+        return "what tamis up started here"
+    if name == "data_dir" and os.environ.get("TAMIS_STATE"):
+        return "TAMIS_STATE"
+    return f"default; {variable} sets it"

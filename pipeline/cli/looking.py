@@ -23,12 +23,9 @@ from pipeline.cli.common import (
     say,
     settings_for,
 )
+from pipeline.cli.tailing import tail
 from pipeline.cli.top import top
 from pipeline.cli.what_if import what_if
-from pipeline.config.errors import nearest
-from pipeline.domain.topology import Topic
-
-TOPICS = ", ".join(topic.value for topic in Topic)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -76,37 +73,6 @@ def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis
     for member in found["members"]:
         member["serves"] = ", ".join(map(str, member["partitions"])) or "stands by"
     _print_rows(found["members"], "stage", ("slot", "host", "serves"))
-
-
-def tail(
-    run: Run,
-    topic: Annotated[str, typer.Argument(help=f"One of: {TOPICS}.", metavar="TOPIC")] = "ledger",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as records arrive.")] = False,
-    last: Annotated[int, typer.Option(help="Only the last so many; 0: all.", min=0, metavar="N")] = 20,
-    group: Annotated[str | None, typer.Option(help="Only records about this group.", metavar="GROUP")] = None,
-    reason: Annotated[
-        str | None, typer.Option(help="Only records that name this reason, such as zero_std.", metavar="REASON")
-    ] = None,
-    domain: Annotated[str | None, typer.Option(help="Only records about this domain.", metavar="DOMAIN")] = None,
-    event: Annotated[
-        str | None, typer.Option(help="Only this kind of event, such as GroupRejected.", metavar="EVENT")
-    ] = None,
-    as_json: AsJson = False,
-    bootstrap: Bootstrap = None,
-) -> None:
-    """Print the records of a topic, decoded, as JSON, one a line (with or without --json)."""
-    from pipeline.domain.events import EVENTS
-    from pipeline.history.tail import REASONS, Wanted, tail_lines
-
-    if topic not in {t.value for t in Topic}:
-        fail(f"there is no topic {topic!r}; expected one of: {TOPICS}", 2)
-    if event is not None and event not in EVENTS:
-        fail(f"there is no event {event!r}; {nearest(event, EVENTS)}", 2)
-    if reason is not None and reason not in REASONS:
-        fail(f"there is no reason {reason!r}; {nearest(reason, REASONS)}", 2)
-    wanted = Wanted(group, reason, domain, event)
-    for text in tail_lines(connection_for(run, bootstrap), Topic(topic), follow=follow, last=last, wanted=wanted):
-        print(text, flush=follow)
 
 
 def trace(

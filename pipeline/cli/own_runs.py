@@ -7,7 +7,7 @@ import runpy
 import shutil
 import sys
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,6 +28,7 @@ from pipeline.cli.common import (
 )
 from pipeline.cli.configuring import Config, Override
 from pipeline.config import cautions, load
+from pipeline.domain import events as e
 
 
 def add_to(app: typer.Typer) -> None:
@@ -53,7 +54,10 @@ def init(
     decisions = load(config, override or [])
     settings = settings_for(decisions.run, bootstrap, redis_url)
     if if_missing and (there := started_with(decisions, settings)):
-        say(f"run {decisions.run} is there, with this configuration, {there.started.config_hash[:12]}")
+        if as_json:
+            print_json(_facts(there.started, created=False))
+        else:
+            say(f"run {decisions.run} is there, with this configuration, {there.started.config_hash[:12]}")
         return
     store = store_of(settings, decisions.run, decisions.payload.max_bytes)
     maxmemory = store.check_server().maxmemory
@@ -63,7 +67,7 @@ def init(
     run = init_run(decisions, settings)
     name = run.rules.run
     if as_json:
-        print_json({"run": name, "config_hash": run.started.config_hash, "filter_hashes": run.started.filter_hashes})
+        print_json(_facts(run.started, created=True))
         return
     for source, reasons in run.left_out.items():
         many = ", ".join(f"{count} by {reason}" for reason, count in sorted(reasons.items()))
@@ -73,6 +77,15 @@ def init(
         f"run {name} is created, configuration {run.started.config_hash[:12]}\n"
         f"now start its processes, each by itself:\n{commands}\nand see how it goes: tamis status {name}"
     )
+
+
+def _facts(started: e.RunStarted, created: bool) -> dict[str, Any]:
+    return {
+        "run": started.run,
+        "created": created,
+        "config_hash": started.config_hash,
+        "filter_hashes": started.filter_hashes,
+    }
 
 
 def consume(
@@ -106,13 +119,22 @@ def consume(
 
 def stop(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None) -> None:
     """Ask a run to end in order: what is open is cancelled, a checkpoint is saved, every payload is dropped."""
-    from pipeline.domain import events as e
-    from pipeline.domain.topology import Output, Topic
+    from pipeline.domain.topology import Output, StageName, Topic
+    from pipeline.history.watch import read_view
     from pipeline.log.facts import FactWriter
+    from pipeline.log.members import members_of
     from pipeline.runs import open_run
 
     connection = connection_for(run, bootstrap)
     open_run(connection)
+    if (outcome := read_view(connection)[0].outcome) is not None:
+        if as_json:
+            print_json({"run": run, "asked_ms": None, "outcome": str(outcome)})
+        else:
+            say(f"run {run} is over already: {outcome}")
+        return
+    if not members_of(connection, [StageName.SCHEDULER]):
+        caution(f"no scheduler is at work: the request waits in the log (tamis consume scheduler --run {run})")
     asked = e.StopRequested(os.environ.get("USER") or "command line", time.time_ns() // 1_000_000)
     FactWriter(connection, "cli").write([Output(Topic.LEDGER, 0, asked)])
     if as_json:
@@ -143,11 +165,11 @@ def delete(
     redis_url: RedisUrl = None,
 ) -> None:
     """Delete a run: its topics, its payloads, its policies and checkpoints. Stop its processes first."""
-    from pipeline.log.admin import delete_run
+    from pipeline.log.admin import delete_run, list_runs
     from pipeline.runs import connection_of, store_of
 
     settings = settings_for(run, bootstrap, redis_url)
-    if not yes:
+    if not yes and run in list_runs(connection_of(settings, run)):
         typer.confirm(f"Delete run {run} for ever, its log included?", abort=True)
     topics = delete_run(connection_of(settings, run))
     store = store_of(settings, run, 1)

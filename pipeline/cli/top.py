@@ -2,63 +2,139 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
-from typing import Annotated, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pipeline.cli.common import Bootstrap, RedisUrl, Run, out, settings_for
+from pipeline.cli.common import Bootstrap, RedisUrl, Run, out, say, settings_for
+
+if TYPE_CHECKING:
+    from pipeline.domain.rules import Rules
+    from pipeline.history.watch import Watch
 
 EVERY_S: Final = 0.25
 ASK_EVERY_S: Final = 2.0
-NO_MEMBERS_S: Final = 10.0
+LINE_EVERY_S: Final = 5.0
 
 
 def top(
     run: Run,
-    until_finished: Annotated[
-        bool, typer.Option("--until-finished", help="End when the run is finished, not by Ctrl-C alone.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, every few seconds.")] = False,
     bootstrap: Bootstrap = None,
     redis_url: RedisUrl = None,
 ) -> None:
     """Follow a run live: steps, reward, accuracy, groups by reason, staleness, payloads, and what waits for what.
 
-    Ctrl-C ends the view; the run goes on. Without a terminal it prints a line every few seconds.
+    It ends when the run is finished and its last payload dropped. Ctrl-C ends the view; the run goes on. Without a
+    terminal it prints a line every few seconds.
     """
-    from pipeline.demo.layout import Standing
-    from pipeline.demo.live import Screen
-    from pipeline.history.waiting import waits
-    from pipeline.history.watch import Watch
-    from pipeline.log.members import members_of
+    from pipeline.history.watch import Watch, read_view
     from pipeline.runs import connection_of, open_run, store_of
 
     settings = settings_for(run, bootstrap, redis_url)
     connection = connection_of(settings, run)
     rules = open_run(connection).rules
-    watch = Watch(connection, store_of(settings, run, rules.max_payload_bytes))
+    store = store_of(settings, run, rules.max_payload_bytes)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    screen, began, next_ask, what = Screen(out), time.monotonic(), 0.0, ""
+    view, seen = read_view(connection)  # what has happened is not shown as if it happened now
+    watch = Watch(connection, store, view=view, start_at=seen)
+    shown = Lines() if as_json else Picture()
     watch.start()
     try:
-        while not (until_finished and watch.view.drained):
+        while not watch.view.drained:
             if watch.errors:
                 raise watch.errors[0]
-            now = time.monotonic()
-            if now >= next_ask:
-                next_ask = now + ASK_EVERY_S
-                members = members_of(connection)
-                with watch.lock:
-                    what = next(waits(watch.view, rules, members), "")
-            with watch.lock:
-                standing = Standing((), now - began, time.time_ns() // 1_000_000, what, watch.redis_problem or "")
-                screen.update(watch.view, standing, now)
+            shown.update(watch, rules)
             time.sleep(EVERY_S)
     except KeyboardInterrupt:
-        pass
+        return
     finally:
-        screen.close()
+        shown.close()
         watch.stop()
-    if outcome := watch.view.outcome:
-        screen.say(f"{outcome} after {watch.view.step} steps; see tamis status {run}")
+    shown.end(watch)
+
+
+class Picture:
+    """The live screen, or a line every few seconds where there is no terminal."""
+
+    def __init__(self) -> None:
+        from pipeline.demo.live import Screen
+
+        self._screen, self._began, self._next_ask, self._what = Screen(out), time.monotonic(), 0.0, ""
+
+    def update(self, watch: Watch, rules: Rules) -> None:
+        """Show how things stand now."""
+        from pipeline.demo.layout import Standing
+
+        now = time.monotonic()
+        if now >= self._next_ask:
+            self._next_ask = now + ASK_EVERY_S
+            self._what = next(_waiting(watch, rules), "")
+        with watch.lock:
+            at_ms = time.time_ns() // 1_000_000
+            standing = Standing((), now - self._began, at_ms, self._what, watch.redis_problem or "")
+            self._screen.update(watch.view, standing, now)
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        self._screen.close()
+
+    def end(self, watch: Watch) -> None:
+        """How it ended."""
+        view = watch.view
+        say(
+            f"{view.outcome} after {view.step} steps ({view.closing or 'nothing is left'}); see tamis status {view.run}"
+        )
+
+
+class Lines:
+    """JSON, for programs."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def update(self, watch: Watch, rules: Rules) -> None:
+        """A line, if it is time for one."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + LINE_EVERY_S
+            self._print(watch, list(_waiting(watch, rules)))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def end(self, watch: Watch) -> None:
+        """How it ended."""
+        self._print(watch, [])
+
+    def _print(self, watch: Watch, waiting: list[str]) -> None:
+        with watch.lock:
+            view, redis, last = watch.view, watch.view.redis.last, watch.view.progress.last_evaluation
+            found = {
+                "at_ms": time.time_ns() // 1_000_000,
+                "run": view.run,
+                "phase": str(view.phase),
+                "outcome": str(view.outcome) if view.outcome else None,
+                "step": view.step,
+                "steps": view.steps,
+                "accuracy": last.accuracy if last else None,
+                "groups_open": view.groups.open_train + view.groups.open_eval,
+                "accepted": view.groups.accepted,
+                "rejected": dict(view.groups.rejected),
+                "groups_per_s": round(view.groups_per_s(), 3),
+                "payload_keys": redis.keys if redis else None,
+                "waiting": waiting,
+            }
+        print(json.dumps(found), flush=True)
+
+
+def _waiting(watch: Watch, rules: Rules) -> Iterator[str]:
+    from pipeline.history.waiting import waits
+    from pipeline.log.members import members_of
+
+    members = members_of(watch.connection)
+    with watch.lock:
+        yield from list(waits(watch.view, rules, members))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.domain import events as e
 from pipeline.domain import vocabulary as v
 from pipeline.domain.topology import Topic
 from pipeline.log.client import Connection
-from pipeline.log.codec import Poison, UnknownSchema, to_json
+from pipeline.log.codec import Members, Poison, UnknownSchema, as_json, to_json
 from pipeline.log.reader import Record, read_topic
 
 _REASONS = (
@@ -20,6 +21,26 @@ _REASONS = (
 )  # fmt: skip
 REASONS = sorted({reason.value for kind in _REASONS for reason in kind})
 """Whatever an event can name as its reason."""
+_MEMBERS = Members()
+
+
+@dataclass(slots=True)
+class Domains:
+    """Which domain a group is of, read from the ledger as far as it is needed: most records name their group alone."""
+
+    connection: Connection
+    _known: dict[str, str] = field(default_factory=dict)
+    _read: int = 0
+
+    def of(self, group: str) -> str | None:
+        """The group's domain, None if the ledger doesn't know the group."""
+        if group not in self._known:
+            for record in read_topic(self.connection, Topic.LEDGER, start=self._read):
+                self._read = record.offset + 1
+                event = record.event()
+                if isinstance(event, e.GroupOpened):
+                    self._known[event.group_id] = event.prompt.domain
+        return self._known.get(group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +51,7 @@ class Wanted:
     reason: str | None = None
     domain: str | None = None
     event: str | None = None
+    domains: Domains | None = None
 
     def shows(self, record: Record) -> bool:
         """Whether a record is to be shown. One that can't be decoded has its key alone."""
@@ -38,10 +60,14 @@ class Wanted:
         if self.reason is None and self.domain is None and self.event is None:
             return True
         body = body_of(record)
-        prompt = body.get("prompt") or {}
-        found = (body.get("reason"), body.get("domain", prompt.get("domain")), body.get("event"))
-        asked = (self.reason, self.domain, self.event)
-        return all(want is None or have == want for have, want in zip(found, asked, strict=True))
+        if self.event not in (None, body.get("event")) or self.reason not in (None, body.get("reason")):
+            return False
+        return self.domain in (None, self._domain_of(body))
+
+    def _domain_of(self, body: dict[str, Any]) -> str | None:
+        own: str | None = body.get("domain") or (body.get("prompt") or {}).get("domain")
+        group = body.get("group_id")
+        return self.domains.of(group) if own is None and group is not None and self.domains is not None else own
 
 
 def tail_lines(connection: Connection, topic: Topic, follow: bool, last: int, wanted: Wanted) -> Iterator[str]:
@@ -67,8 +93,22 @@ def lines(records: Iterable[Record]) -> Iterator[str]:
 
 
 def body_of(record: Record) -> dict[str, Any]:
-    """The event as JSON, or why it can't be read."""
+    """The event as JSON, the members of its groups decoded, or why it can't be read."""
     try:
-        return to_json(record.event())
+        event = record.event()
     except (Poison, UnknownSchema) as error:
         return {"undecodable": str(error)}
+    body = to_json(event)
+    if isinstance(members := getattr(event, "members", None), bytes):
+        body["members"] = _decoded(members)
+    if isinstance(event, e.BatchFormed):
+        for group, shown in zip(event.groups, body["groups"], strict=True):
+            shown["members"] = _decoded(group.members)
+    return body
+
+
+def _decoded(members: bytes) -> list[dict[str, Any]] | str:
+    try:
+        return [as_json(member) for member in _MEMBERS.decode(members)]
+    except (Poison, UnknownSchema) as error:
+        return f"undecodable: {error}"

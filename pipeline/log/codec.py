@@ -171,10 +171,11 @@ def read_whole(read: Read, data: bytes, name: str) -> Any:
 
 def to_json(event: Event) -> dict[str, Any]:
     """The event for people and for JSON tools: enums by name, bytes in base64, NaN and infinities as text."""
-    return {"event": type(event).__name__, **_fields(event)}
+    return {"event": type(event).__name__, **as_json(event)}
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def as_json(value: Any) -> dict[str, Any]:
+    """The same for a part of an event, such as a member."""
     return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
 
 
@@ -191,6 +192,6 @@ def _plain(value: Any) -> Any:
         case dict():
             return {str(key): _plain(item) for key, item in value.items()}
         case _ if is_dataclass(value):
-            return _fields(value)
+            return as_json(value)
         case _:
             return value

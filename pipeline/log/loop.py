@@ -166,6 +166,10 @@ class Loop:
 
     def _report(self, records: int, outputs: int, snapshots: int, started: float) -> None:
         dead = tuple(reason for lane in self._lanes.values() for reason in lane.dead)
+        if dead:
+            log.warning("dead letters", stage=self._stage.name.value, reasons=[reason.value for reason in dead])
+        if snapshots:
+            log.info("snapshots written", stage=self._stage.name.value, snapshots=snapshots)
         for lane in self._lanes.values():
             lane.forget_dead()
         positions = {lane.partition: lane.position for lane in self._lanes.values()}

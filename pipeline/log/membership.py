@@ -79,6 +79,8 @@ class Membership:
         consumer.assign([])
 
     def _on_revoke(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if self.owned:
+            log.info("given up", topic=self._topic, partitions=self.owned)
         self.owned = None
         self.waiting, self.changed = None, True
         consumer.unassign()

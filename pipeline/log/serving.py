@@ -127,6 +127,8 @@ class ServingLoop:
             self._sink.send_offsets(positions, self._membership.metadata())
         records, outputs, dead = holding.records, len(holding.outbox), holding.intake.forget_dead()
         holding.committed()
+        if dead:
+            log.warning("dead letters", stage=self._work.name.value, reasons=[reason.value for reason in dead])
         where = {position.partition: position.offset for position in positions}
         own.handled(self._work.name.value, records, outputs)
         self._hooks.committed(Committed(records, outputs, dead, 0, time.perf_counter() - started, where))

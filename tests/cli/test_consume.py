@@ -60,6 +60,10 @@ def test_a_record_that_cannot_be_read_is_a_dead_letter_and_the_run_goes_on(
     assert f"no trainer is at work: tamis consume trainer --run {created.run}" in status["waiting"]
     assert not any("assembler" in text for text in status["waiting"])
     dead_letters(tamis, created.run)
+    refused = tamis("delete", created.run, "--yes")
+    assert refused.code == 2 and "assembler" in refused.err and "still run" in refused.err
+    assert json.loads(tamis("status", created.run, "--json").out)["problems"] == []  # nothing was deleted
+    assert "no scheduler is at work" in tamis("stop", created.run).err
     assert assembler.process.poll() is None
     assert assembler.end(signal.SIGINT) == 0
     assert "Traceback" not in assembler.said()
@@ -150,7 +154,7 @@ def test_every_process_serves_metrics(created: Connection, consume: Consume) -> 
     eventually(lambda: (sample(1, "tamis_transactions_total", stage="scheduler") or 0) > 1, "its transactions")
     assert (sample(1, "tamis_records_handled_total", stage="scheduler") or 0) > 1
     assert sample(1, "tamis_transactions_aborted_total", stage="scheduler") == 0
-    eventually(lambda: sample(0, "tamis_lag_records", stage="trainer"), "the lag of the trainer, which doesn't run")
+    eventually(lambda: sample(0, "tamis_lag_records", stage="batcher"), "the lag of the batcher, which doesn't run")
     assert [process.end(signal.SIGTERM) for process in processes] == [0, 0]
 
 

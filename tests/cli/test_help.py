@@ -54,8 +54,8 @@ def leaves(commands: dict[str, Any], before: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize("name", sorted(leaves(COMMANDS)))
 def test_every_command_answers_in_json(name: str) -> None:
     command = leaves(COMMANDS)[name]
-    if name in ("consume", "top"):
-        return  # a process, whose log lines are JSON; a live view of what `status --json` says
+    if name == "consume":
+        return  # a process, whose log lines are JSON
     options = {option for parameter in command.params for option in getattr(parameter, "opts", ())}
     assert "--json" in options
 

@@ -8,18 +8,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka.cimpl import NewPartitions
 
 from pipeline.domain import events as e
-from pipeline.domain.topology import Topic
+from pipeline.domain.topology import Output, Topic
 from pipeline.local import Services
 from pipeline.local.probe import wait_until
 from pipeline.log.client import Connection, admin_client
+from pipeline.log.codec import Members
+from pipeline.log.facts import FactWriter
 from pipeline.log.reader import read_topic
 from pipeline.log.topics import topic_name
+from tests.log.samples import full
 
 from .conftest import ROOT, Tamis
 
@@ -165,6 +169,39 @@ def test_the_live_view_says_what_is_waited_for_and_ctrl_c_ends_it(
         view.send_signal(signal.SIGINT)
         assert view.wait(30) == 0
     assert f"no scheduler is at work: tamis consume scheduler --run {created.run}" in first
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--reason", "zerostd"), "there is no reason 'zerostd'; did you mean 'zero_std'?"),
+        (("--event", "GroupRejectd"), "there is no event 'GroupRejectd'; did you mean 'GroupRejected'?"),
+        (("--domain", "nosuch"), "there is no domain 'nosuch'"),
+        (("--group", "g7"), "'g7' is not a group's id; expected number@partition"),
+    ],
+)
+def test_a_word_that_no_record_can_have_is_refused(
+    tamis: Tamis, created: Connection, words: tuple[str, ...], said: str
+) -> None:
+    answer = tamis("tail", created.run, *words)
+    assert answer.code == 2 and said in answer.err
+
+
+def test_records_are_found_by_the_domain_of_their_group_and_members_are_decoded(
+    tamis: Tamis, created: Connection
+) -> None:
+    opened = replace(full(e.GroupOpened), group_id="5@1", prompt=e.PromptRef("p", "a", 0, 0))
+    encoded = Members().encode((replace(full(e.Member), reward=0.25),))
+    batch = replace(full(e.BatchFormed), groups=(replace(full(e.BatchGroup), members=encoded),))
+    response, foreign = (replace(full(e.ResponseGenerated), group_id=group) for group in ("5@1", "6@1"))
+    FactWriter(created, "test").write([
+        Output(Topic.LEDGER, 0, opened), Output(Topic.LEDGER, 0, batch), Output(Topic.RESPONSES, 1, response),
+        Output(Topic.RESPONSES, 1, foreign),
+    ])  # fmt: skip
+    found = tamis("tail", created.run, "responses", "--domain", "a").out.splitlines()
+    assert [json.loads(line)["group_id"] for line in found] == ["5@1"]
+    shown = json.loads(tamis("tail", created.run, "--event", "BatchFormed").out)
+    assert shown["groups"][0]["members"][0]["reward"] == 0.25
 
 
 def test_a_report_of_one_run_and_of_several(tamis: Tamis, write: Callable[..., Path], created: Connection) -> None:

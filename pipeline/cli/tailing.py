@@ -1,0 +1,56 @@
+"""`tamis tail`: the records of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from pipeline.cli.common import AsJson, Bootstrap, Run, connection_for, fail
+from pipeline.config.errors import nearest
+from pipeline.domain.ids import parse_group_id
+from pipeline.domain.topology import Topic
+
+TOPICS = ", ".join(topic.value for topic in Topic)
+
+
+def tail(
+    run: Run,
+    topic: Annotated[str, typer.Argument(help=f"One of: {TOPICS}.", metavar="TOPIC")] = "ledger",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as records arrive.")] = False,
+    last: Annotated[int, typer.Option(help="Only the last so many; 0: all.", min=0, metavar="N")] = 20,
+    group: Annotated[str | None, typer.Option(help="Only records about this group.", metavar="GROUP")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Only records that name this reason, such as zero_std.", metavar="REASON")
+    ] = None,
+    domain: Annotated[str | None, typer.Option(help="Only records about this domain.", metavar="DOMAIN")] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Only this kind of event, such as GroupRejected.", metavar="EVENT")
+    ] = None,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Print the records of a topic, decoded, as JSON, one a line (with or without --json)."""
+    from pipeline.domain.events import EVENTS
+    from pipeline.history.tail import REASONS, Domains, Wanted, tail_lines
+    from pipeline.runs import open_run
+
+    if topic not in {t.value for t in Topic}:
+        fail(f"there is no topic {topic!r}; expected one of: {TOPICS}", 2)
+    _known("event", event, EVENTS)
+    _known("reason", reason, REASONS)
+    if group is not None and parse_group_id(group) is None:
+        fail(f"{group!r} is not a group's id; expected number@partition, such as 12@0", 2)
+    connection = connection_for(run, bootstrap)
+    if domain is not None:
+        _known("domain", domain, [known.name for known in open_run(connection).rules.domains])
+    wanted = Wanted(group, reason, domain, event, Domains(connection))
+    for text in tail_lines(connection, Topic(topic), follow=follow, last=last, wanted=wanted):
+        print(text, flush=follow)
+
+
+def _known(what: str, word: str | None, words: Iterable[str]) -> None:
+    """Refuse a word that no record can have."""
+    if word is not None and word not in (known := list(words)):
+        fail(f"there is no {what} {word!r}; {nearest(word, known)}", 2)
