@@ -89,7 +89,7 @@ METRICS: Final = (
     _counter("tamis_payloads_dropped", "keys", "Payload keys dropped.", "reason"),
     # the log
     _counter("tamis_dead_letters", "records", "Records that couldn't be read.", "reason"),
-    _gauge("tamis_lag_records", "records", "Records that a stage (not the trainer) has not handled; a marker is one.", "stage"),
+    _gauge("tamis_lag_records", "records", "Records that a stage but the trainer has not handled.", "stage"),
     _gauge("tamis_snapshot_age_seconds", "seconds", "Age of the oldest of a stage's newest snapshots.", "stage"),
     _gauge("tamis_snapshot_bytes", "bytes", "Size of a stage's newest snapshots together.", "stage"),
     # of each consumer

@@ -61,7 +61,7 @@ def test_a_record_that_cannot_be_read_is_a_dead_letter_and_the_run_goes_on(
     assert not any("assembler" in text for text in status["waiting"])
     dead_letters(tamis, created.run)
     refused = tamis("delete", created.run, "--yes")
-    assert refused.code == 2 and "assembler" in refused.err and "still run" in refused.err
+    assert refused.code == 2 and "assembler" in refused.err and "has members" in refused.err
     assert json.loads(tamis("status", created.run, "--json").out)["problems"] == []  # nothing was deleted
     assert "no scheduler is at work" in tamis("stop", created.run).err
     assert assembler.process.poll() is None
