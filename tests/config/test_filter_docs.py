@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from pipeline.config.selection import Windows
-from tests.filter_docs.check import default
+from tests.filter_docs.settings import default
 
 TEXT = (Path(__file__).parents[2] / "docs" / "filters.md").read_text()
 

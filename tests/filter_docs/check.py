@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from pydantic import BaseModel
-from pydantic_core import PydanticUndefined
-
-from pipeline.config import DecisionConfig
-from pipeline.config.models import Assembly, Domain, Evaluation, Payload, Starvation
 from pipeline.config.selection import CustomSelection, Ranked, Windows
-from pipeline.config.values import _bytes, _milliseconds
+from pipeline.domain.filters.chain import FILTERS as CHAINED
 from pipeline.domain.filters.guard import KEEPABLE
 from pipeline.domain.selection.rules import Metric, Strategy
 from pipeline.domain.selection.weights import Rescale
-from pipeline.domain.vocabulary import Reason
+from pipeline.domain.vocabulary import Reason, StarvationCause, WaiverReason
 
 from . import policies, product
 from .examples import disagreements
-from .formula import value_of
 from .page import Section, sections
+from .settings import PARTS, fields_of, is_default, policy_fields
 
 OF_FILTERS = {  # the reasons that each filter gives, beside `ungraded` and `non_finite_reward`
     "provenance": {"provenance"},
@@ -35,13 +29,8 @@ OF_FILTERS = {  # the reasons that each filter gives, beside `ungraded` and `non
     "band": {"band"},
     "custom": {"custom", "filter_error"},
 }
-PARTS = {
-    "assembly": Assembly,
-    "starvation": Starvation,
-    "payload": Payload,
-    "evaluation": Evaluation,
-    "domains": Domain,
-}
+ORDER = [*CHAINED, "custom"]
+COLLAPSE = StarvationCause.REWARD_VARIANCE_COLLAPSE
 STRATEGIES = ("top_p", "top_p, linear", "top_p, softmax", "top_k", "top_k_abs", "min_p, largest", "min_p, smallest")
 SELECTION = {
     "metric": product.ranked,
@@ -49,14 +38,6 @@ SELECTION = {
     "loss_rescale": product.scaled,
     "variance_stop": product.collapsed,
 }
-ELSEWHERE = {
-    "run", "seed", "steps", "prompts", "eval_prompts", "engine", "environment", "verifiers", "learner", "metric",
-    "filter_zero_std_groups", "filters", "guard", "shadow_filters", "response_filter", "selection", "partitions",
-    "filter_partitions", "advantages", "correction", "loss", "sample_masks", "checkpoint_every", "record_text", "tick",
-    "domains.filters", "domains.guard", "domains.shadow_filters", "evaluation.every", "evaluation.samples",
-    "evaluation.max_open", "evaluation.limit",
-}  # fmt: skip
-"""Settings that are no policy: what a run is made of, and what other chapters and pages are about."""
 
 
 def problems(text: str, known: str = "") -> list[str]:
@@ -69,7 +50,7 @@ def problems(text: str, known: str = "") -> list[str]:
 def _expected() -> dict[str, Any]:
     """Each section's title, and the settings whose parameters it lists; None: those of POLICIES, or none."""
     models: dict[str, Any] = {name: product.FILTERS[name] for name in OF_FILTERS} | product.GUARDS
-    models |= {"selection: ranked": Ranked, "selection: custom": CustomSelection}
+    models |= {"integrity": None, "selection: ranked": Ranked, "selection: custom": CustomSelection}
     models |= {f"strategy: {name}": None for name in STRATEGIES} | {f"selection {name}": None for name in SELECTION}
     models |= {f"policy: {name}": None for name in (*policies.POLICIES, *policies.UNTESTED)}
     return models | {f"predicate: {name}": model for name, model in product.PREDICATES.items()}
@@ -85,42 +66,6 @@ def _titles(told: Mapping[str, Section]) -> Iterator[str]:
         stage = policies.UNTESTED.get(name) or policies.POLICIES.get(name, [""])[0]
         if title.startswith("policy: ") and not re.search(rf"\bRuns\s+in\s+the\s+{stage}\b", section.text):
             yield f"{title}: it runs in the {stage}"
-
-
-def default(field: Any) -> Any:
-    """A field's default as the page writes it, with nothing else given."""
-    if field.is_required():
-        return "required"
-    value = field.default_factory({}) if field.default is PydanticUndefined else field.default
-    return "none" if value is None else json.dumps(value)
-
-
-def _is_default(cell: str, name: str, field: Any) -> bool:
-    """Whether a cell is the default: written with its unit where it has one, as a formula where it follows another."""
-    if cell.startswith("`"):
-        ratios = (0.0, 0.5, 1.0, 2.5)
-        follow = [field.default_factory({"async_ratio": ratio}) for ratio in ratios]
-        return follow == [value_of(cell.strip("`"), {"async_ratio": ratio}) for ratio in ratios]
-    if name.endswith("_ms"):
-        return not cell.isdigit() and _milliseconds(cell) == field.default
-    if name == "max_bytes":
-        return not cell.isdigit() and _bytes(cell) == field.default
-    return bool(cell == default(field))
-
-
-def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, tuple[str, Any]]:
-    """The settings of a section as a person writes them: the field's name and the field."""
-    fields = model.model_fields.items()
-    return {f"{prefix}{field.alias or name}": (name, field) for name, field in fields if name != "type"}
-
-
-def policy_fields() -> dict[str, tuple[str, Any]]:
-    """All settings that are policies."""
-    whole = fields_of(DecisionConfig)
-    for part, model in PARTS.items():
-        del whole[part]
-        whole |= fields_of(model, f"{part}.")
-    return {path: field for path, field in whole.items() if path not in ELSEWHERE}
 
 
 def _settings(told: Mapping[str, Section]) -> Iterator[str]:
@@ -142,7 +87,7 @@ def _differing(title: str, listed: Mapping[str, str], fields: Mapping[str, tuple
     for name in listed.keys() ^ fields.keys():
         yield f"{title}: {name} {'is no setting' if name in listed else 'is not listed'}"
     for name in listed.keys() & fields.keys():
-        if not _is_default(listed[name], *fields[name]):
+        if not is_default(listed[name], *fields[name]):
             yield f"{title}: the default of {name} is not {listed[name]}"
 
 
@@ -160,6 +105,17 @@ def _reasons(text: str, told: Mapping[str, Section]) -> Iterator[str]:
             and "(measured:" not in told[title].text
         ):
             yield f"{title}: doesn't say what it measures"
+    for name, reason in policies.REASONS.items():
+        said = told[f"policy: {name}"].said("Reason") if f"policy: {name}" in told else None
+        if re.findall(r"`(\w+)`", said or "") != [reason]:
+            yield f"policy: {name}: its reason is {reason}, not {said}"
+    for chapter, words in (("Replacement", WaiverReason), ("Starvation", StarvationCause)):
+        rows = text.partition(f"\n## {chapter}\n")[2].partition("\n## ")[0]
+        missing = {word.value for word in words} - set(re.findall(r"`(\w+)`", rows)) - {"empty_selections", COLLAPSE}
+        yield from (f"{chapter}: nothing about {word}" for word in sorted(missing))
+    chain = re.sub(r"\s+", " ", text).partition("provenance → aborted → ")[2].partition(" ```")[0].split(" → ")
+    if [name for name in chain if name in OF_FILTERS] != [n for n in ORDER if n not in ("provenance", "no_filter")]:
+        yield f"the chain's order is {ORDER}"
     sentence = text.partition("for one of these reasons:")[2].partition(". ")[0]
     if re.findall(r"`(\w+)`", sentence) != [r.value for r in KEEPABLE]:
         yield "guards: other reasons may be overruled"
@@ -198,6 +154,8 @@ def _asked(title: str) -> Any:
     if kind in ("policy", "predicate", "strategy"):
         policy = policies.POLICIES.get(name, ("", None))[1]
         return {"policy": policy, "predicate": product.predicated, "strategy": product.selected}[kind]
+    if title == "integrity":
+        return product.checked
     if title.startswith("selection "):
         return SELECTION[title.removeprefix("selection ")]
     return product.filtered if title in product.FILTERS else product.guarded

@@ -18,7 +18,7 @@ from pipeline.domain.selection.choose import score, select
 from pipeline.domain.selection.rules import SelectionRules
 from pipeline.domain.selection.stops import SpreadWatch
 from pipeline.domain.selection.weights import loss_scale, soft_weights
-from pipeline.domain.vocabulary import FinishReason, Reason
+from pipeline.domain.vocabulary import Failure, FinishReason, Grading, Reason
 from pipeline.sdk import Judged
 from pipeline.verifiers.response_filter import Raised, ResponseFilter
 from tests.domain.given import member
@@ -83,6 +83,18 @@ def filtered(row: Row) -> Any:
     wrong = {name: value for name, value in told.items() if value != row[name]}
     end = " and the run ends" if found.ends_run else ""
     return f"{found.reason or 'kept'}{end}" if not wrong else f"{found.reason or 'kept'} with {wrong}"
+
+
+def checked(row: Row) -> str:
+    """The outcome of the checks before every chain."""
+    failure, version = row.get("failure"), row.get("version", 0)
+    told: dict[str, Any] = {"oldest_version": version, "newest_version": version}
+    if failure:
+        told |= {"failure": Failure(failure), "grading": Grading.FAILED}
+    rewards = [None if r is None else float(r) for r in row["rewards"]]
+    who = [member(slot, reward, **({} if slot else told)) for slot, reward in enumerate(rewards)]
+    found = Chain(DomainRules("d", 1, (FilterRule("no_filter", {}),), "")).decide(who, row["size"])
+    return str(found.reason or "kept")
 
 
 def guarded(row: Row) -> str:

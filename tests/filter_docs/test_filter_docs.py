@@ -78,6 +78,11 @@ FALSE = [
     ("Reasons: `mean_low`, `mean_high`.", "Reasons: `mean_low`, `band`."),
     ("for one of these reasons:\n`zero_std`, ", "for one of these reasons:\n"),
     ('| publication | "drain" | `drain` or `refresh` |', '| publication | "refresh" | `drain` or `refresh` |'),
+    ("Reason: `deadline`. Rule", "Reason: `low_acceptance`. Rule"),
+    ("Reason: GroupExpired, `stale`.", "Reason: GroupExpired."),
+    ("| [null, 1] | timeout | | timeout |", "| [null, 1] | timeout | | ungraded |"),
+    ("zero_std → std_filter →", "std_filter → zero_std →"),
+    ("| `surplus` |", "| `overflow` |"),
     ("Runs in the monitor.", "Runs in the scorer."),
 ]
 
