@@ -8,6 +8,7 @@ from pipeline.config.errors import Path, Problem, nearest
 from pipeline.config.filters import Filter
 from pipeline.config.guards import Window
 from pipeline.config.models import DecisionConfig, any_guard
+from pipeline.config.predicates import MaxRepetition
 
 SECTIONS = ("filters", "guard", "shadow_filters")
 """What a domain has of its own, or by its name in a section, or by default."""
@@ -32,18 +33,38 @@ def places(config: DecisionConfig) -> Iterator[Problem]:
             yield Problem("no_filters", ("domains", name), message)
 
 
-def never_rejects(config: DecisionConfig) -> Iterator[Problem]:
-    """Filters that have no effect, though they look as if they had: a caution."""
-    for path, link in _links(config):
-        if why := link.never_rejects():
-            message = f"{link.type} never rejects a group: {why}, or take no_filter"
-            yield Problem("never_rejects", path, message)
+def without_effect(config: DecisionConfig) -> Iterator[Problem]:
+    """Filters, shadows and predicates that have no effect or only one, though they look otherwise: cautions."""
+    for section in ("filters", "shadow_filters"):
+        for path, link in _links(config, section):
+            if why := link.never_rejects():
+                yield Problem("never_rejects", path, f"{link.type} never rejects a group: {why}, or take no_filter")
+            if rarely := link.hardly_rejects():
+                message = f"{link.type} rejects nothing unless {rarely}, or take no_filter"
+                yield Problem("hardly_rejects", path, message)
+    yield from _one_sided_shadows(config)
+    for place, predicate in enumerate(config.response_filter):
+        if isinstance(predicate, MaxRepetition) and predicate.share >= 1:
+            message = "max_repetition never rejects a response: no share is above 1; write one such as 0.5"
+            yield Problem("never_rejects", ("response_filter", place), message)
+
+
+def _one_sided_shadows(config: DecisionConfig) -> Iterator[Problem]:
+    """Shadows that would say the same of every group; a filter like that is refused."""
+    for path, link in _links(config, "shadow_filters"):
+        low, high, _ = link.kept_means()
+        if _empty([link.kept_means()]):
+            message = f"keeps no group: no mean lies between {low:g} and {high:g}; swap or widen them"
+            yield Problem("never_accepts", path, f"{link.type} {message}")
+        elif link.needs_spread and config.group_size == 1:
+            message = "says the same of every group: one response has no spread; take mean_filter or band"
+            yield Problem("group_of_one", path, f"{link.type} {message}")
 
 
 def _never_accepts(config: DecisionConfig) -> Iterator[Problem]:
     for name in config.domains:
         ranges: dict[str, list[tuple[float, float, bool]]] = {}
-        for path, link in _links(config, name):
+        for path, link in _links(config, "filters", name):
             metric = getattr(link, "metric", None) or config.metric
             alone = link.kept_means()
             together = ranges.setdefault(metric, [])
@@ -122,14 +143,15 @@ def _guards(config: DecisionConfig) -> Iterator[Problem]:
             yield Problem("guard_never_acts", (*_home(config, name, "guard"), "min_samples"), message)
 
 
-def _links(config: DecisionConfig, domain: str | None = None) -> Iterator[tuple[Path, Filter]]:
-    """The filters with their places, each place once; of one domain or of all."""
+def _links(config: DecisionConfig, section: str, domain: str | None = None) -> Iterator[tuple[Path, Filter]]:
+    """The filters of a section with their places, each place once; of one domain or of all."""
     seen: list[Path] = []
     for name in config.domains if domain is None else [domain]:
-        home = _home(config, name, "filters")
+        home = _home(config, name, section)
         if home not in seen:
             seen.append(home)
-            yield from (((*home, place), link) for place, link in enumerate(config.own_chain(name)))
+            links = config.own_chain(name) if section == "filters" else config.shadows_of(name)
+            yield from (((*home, place), link) for place, link in enumerate(links))
 
 
 def _home(config: DecisionConfig, domain: str, section: str) -> Path:

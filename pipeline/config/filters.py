@@ -24,6 +24,10 @@ class GroupFilter(Section):
         """Why it could reject no group, if that is so and hardly meant, and what to write."""
         return None
 
+    def hardly_rejects(self) -> str | None:
+        """Which groups alone it rejects, if most rewards have none of them, and what to write."""
+        return None
+
 
 class NoFilter(GroupFilter):
     """Rejects nothing."""
@@ -103,6 +107,11 @@ class MeanFilter(GroupFilter):
     def never_rejects(self) -> str | None:
         unbounded = self.threshold_down is None and self.threshold_up is None
         return "it has no threshold; write threshold_down or threshold_up" if unbounded else None
+
+    def hardly_rejects(self) -> str | None:
+        by_default = self.compat == "roll" and self.threshold_down == -1.0 and self.threshold_up is None
+        told = "a mean is -1 or less, which is ROLL's default; write threshold_down or threshold_up"
+        return told if by_default else None
 
 
 class Band(GroupFilter):

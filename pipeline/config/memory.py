@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.config.check import check
 from pipeline.config.errors import ConfigError, Problem
-from pipeline.config.filter_checks import never_rejects
+from pipeline.config.filter_checks import without_effect
 from pipeline.config.models import DecisionConfig
 from pipeline.config.origins import exposed_secrets
 from pipeline.config.selection_checks import may_keep_nothing
@@ -29,7 +29,7 @@ def resolve_budget(config: DecisionConfig, maxmemory: int) -> DecisionConfig:
 
 def cautions(config: DecisionConfig, maxmemory: int | None = None) -> list[Problem]:
     """What can run but probably isn't meant."""
-    found = [*never_rejects(config), *may_keep_nothing(config), *does_nothing(config), *exposed_secrets(config)]
+    found = [*without_effect(config), *may_keep_nothing(config), *does_nothing(config), *exposed_secrets(config)]
     if config.group_size == 1:
         message = "is 1: a group of one has no baseline, so every advantage is 0 and nothing is learned; set 2 or more"
         found.append(Problem("no_baseline", ("group_size",), message))

@@ -50,7 +50,51 @@ def test_a_filter_that_never_rejects_is_a_caution(config, problems, link):
     assert problems(**chain(link)) == []
     (caution,) = cautions(config(**chain(link)))
     assert (caution.name, caution.path) == ("never_rejects", ("filters", "default", 0))
-    assert cautions(config(**chain({"type": "mean_filter", "compat": "roll"}, {"type": "no_filter"}))) == []
+    assert cautions(config(**chain({"type": "mean_filter", "threshold_up": 0.9}, {"type": "no_filter"}))) == []
+
+
+def shadowed(*filters):
+    return {"shadow_filters": {"default": list(filters)}}
+
+
+def test_a_shadow_that_never_rejects_or_never_accepts_is_a_caution(config, problems):
+    links = [
+        ZERO_STD, {"type": "std_filter"}, {"type": "mean_filter", "threshold_down": 1.0, "threshold_up": 0.0},
+        {"type": "band", "low": 0.2, "high": 0.8}, {"type": "no_filter"},
+    ]  # fmt: skip
+    assert problems(**shadowed(*links)) == []
+    found = {(c.name, c.path) for c in cautions(config(**shadowed(*links)))}
+    where = ("shadow_filters", "default")
+    assert found == {("never_rejects", (*where, 1)), ("never_accepts", (*where, 2))}
+    own = {"math": {"quota": 1, "shadow_filters": [{"type": "std_filter"}]}, "code": {"quota": 1}}
+    (caution,) = cautions(config(domains=own))
+    assert caution.path == ("domains", "math", "shadow_filters", 0)
+
+
+def test_a_shadow_of_spread_says_the_same_of_every_group_of_one(config):
+    plain = names(cautions(config(group_size=1, **chain({"type": "no_filter"}))))
+    made = config(
+        group_size=1, **chain({"type": "no_filter"}), **shadowed(ZERO_STD, {"type": "band", "low": 0, "high": 1})
+    )
+    assert sorted(names(cautions(made))) == sorted([*plain, "group_of_one"])
+
+
+def test_rolls_mean_filter_without_bounds_is_a_caution(config):
+    roll = {"type": "mean_filter", "compat": "roll"}
+    (caution,) = cautions(config(**chain(roll)))
+    assert str(caution) == (
+        "filters.default[0]: mean_filter rejects nothing unless a mean is -1 or less, which is ROLL's default; write "
+        "threshold_down or threshold_up, or take no_filter [hardly_rejects]"
+    )
+    assert names(cautions(config(**shadowed(roll)))) == ["hardly_rejects"]
+    for bound in ({"threshold_up": 0.9}, {"threshold_down": 0.1}):
+        assert cautions(config(**chain(roll | bound))) == []
+
+
+def test_a_share_that_nothing_exceeds_is_a_caution(config):
+    (caution,) = cautions(config(response_filter=[{"type": "truncated"}, {"type": "max_repetition", "share": 1.0}]))
+    assert (caution.name, caution.path) == ("never_rejects", ("response_filter", 1))
+    assert cautions(config(response_filter=[{"type": "max_repetition", "share": 0.99}])) == []
 
 
 @pytest.mark.parametrize("kind", ["zero_std", "finished_zero_std", "std_filter"])
