@@ -104,10 +104,11 @@ class Assembler:
             yield from self._make_up(state, where.n, group, event.at)
 
     def _takes_failures(self, group: OpenGroup, event: e.ResponseScored) -> bool:
-        """Whether a failed arrival is a member: in agentic counting, and as the last word of an evaluation sample."""
+        """Whether what would be discarded is a member: a failed arrival in agentic counting, and the last word of an
+        evaluation sample. What the response filter refused is none, however it is counted."""
         if group.opened.purpose is Purpose.EVAL:
             return event.round >= EVAL_ROUNDS
-        return self.rules.assembly.count == "any"
+        return self.rules.assembly.count == "any" and event.discard is not DiscardReason.FILTERED
 
     def _make_up(self, state: Assembly, n: int, group: OpenGroup, at: int) -> Iterator[Output]:
         """Ask again for exactly what is missing; without rounds left the group is over."""

@@ -230,6 +230,24 @@ def test_counting_any_takes_failed_arrivals_as_members() -> None:
     assert group.scores.reward_mean is None
 
 
+def test_counting_any_replaces_what_the_response_filter_refuses() -> None:
+    feed = assembling(by("any"), opened("0@0", 2))
+    outputs = feed(filtered("0@0/0.1", 1.0))
+    assert (discards(outputs), wanted(outputs)) == ([("0@0/0.1", DiscardReason.FILTERED)], [(0, 2)])
+    assert feed(scored("0@0/1.1", None)) == []  # nobody judged it: an arrival
+    (group,) = feed(scored("0@0/0.2", 0.5))
+    assert [(m.round, m.reward) for m in MEMBERS.decode(group.members)] == [(2, 0.5), (1, None)]
+
+
+def test_counting_any_a_refused_response_is_made_up_for_by_redundancy_and_asked_for_in_its_rounds() -> None:
+    feed = assembling(by("any", max_rounds=2), opened("0@0", 2, redundancy=1), opened("1@0", 1))
+    assert wanted(feed(filtered("0@0/0.1"), failed("0@0/1.1"))) == []
+    (group,) = feed(scored("0@0/2.1"))
+    assert [m.slot for m in MEMBERS.decode(group.members)] == [1, 2]
+    (over,) = only(feed(filtered("1@0/0.1"), filtered("1@0/0.2")), e.GroupRejected)
+    assert (over.reason, over.measurements) == (Reason.RESPONSE_RETRIES_EXHAUSTED, {"filtered": 2.0})
+
+
 # ------------------------------------------------------------------------------------------------------------ time
 
 

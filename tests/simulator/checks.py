@@ -9,7 +9,7 @@ from pipeline.domain import events as e
 from pipeline.domain.assembly import Assembler
 from pipeline.domain.open_groups import OpenGroup
 from pipeline.domain.topology import InvariantBroken, Output, Topic
-from pipeline.domain.vocabulary import DropReason, Outcome, Purpose
+from pipeline.domain.vocabulary import DiscardReason, DropReason, Outcome, Purpose
 
 from .answered import Answers
 from .asking import Asking
@@ -206,16 +206,33 @@ def _lineage(world: World) -> Iterator[str]:
 
 
 def _assembled(world: World) -> Iterator[str]:
-    """A group is assembled once, of exactly its size, from distinct slots, in slot order."""
-    seen: dict[str, None] = {}
+    """A group is assembled once, of exactly its size, from distinct slots, in slot order; what the response filter
+    refused is in none."""
+    seen, refused = dict[str, None](), _refused(world)
     for records in world.log.topics[Topic.GROUPS]:
         for record in records:
             event = record.intact
             if isinstance(event, e.GroupAssembled):
-                slots = [m.slot for m in world.members.decode(event.members)]
+                members = world.members.decode(event.members)
+                slots = [m.slot for m in members]
                 if event.group_id in seen or slots != sorted(dict.fromkeys(slots)) or len(slots) != event.group_size:
                     yield f"I2 group {event.group_id} of {event.group_size} is assembled from slots {slots}"
                 seen[event.group_id] = None
+                for m in members:
+                    if refused.get((event.group_id, m.slot, m.round), False):
+                        yield f"group {event.group_id} has a member that was refused: slot {m.slot}, round {m.round}"
+
+
+def _refused(world: World) -> dict[tuple[str, int, int], bool]:
+    """Whether the response filter refused the response that counts, by group, slot and round: the first of them."""
+    found: dict[tuple[str, int, int], bool] = {}
+    for records in world.log.topics[Topic.ROLLOUTS]:
+        for record in records:
+            event = record.intact
+            if isinstance(event, e.ResponseScored):
+                key = (event.group_id, event.slot, event.round)
+                found.setdefault(key, event.discard is DiscardReason.FILTERED)
+    return found
 
 
 def _accepted(world: World) -> Iterator[str]:

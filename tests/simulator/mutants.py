@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "outage_called_lack_of_signal",
         DOMAIN + "filters/unknown.py",
-        "if len(known) == len(members) or not _lacks_signal(finding):",
+        "if len(known) == len(members):",
         "if True:",
         "outage_zero",
     ),
@@ -197,6 +197,13 @@ MUTANTS = (
         "        state.reschedule(n, group)\n"
         "        yield from self._make_up(state, n, group, at)\n",
         "        state.reschedule(n, group)\n",
+    ),
+    Mutant(
+        "refused_response_made_a_member",
+        DOMAIN + "assembly.py",
+        'self.rules.assembly.count == "any" and event.discard is not DiscardReason.FILTERED',
+        'self.rules.assembly.count == "any"',
+        "counting_any",
     ),
     Mutant(
         "cancelled_group_forgotten",

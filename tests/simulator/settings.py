@@ -332,6 +332,8 @@ def _named() -> dict[str, Setup]:
         setup("one_huge_payload", payload_budget=least_budget(rules()), huge_payload=0.02),
         setup("guarded", replace(FAULTS, constant=0.7), domains=guarded, filter_partitions=1),
         *_answering(),
+        setup("counting_any", replace(FAULTS, filtered=0.3), redundancy=1,
+              assembly=AssemblyRules("any", 3, 8_000, 60_000)),
         setup("async_0", async_ratio=0.0, max_staleness=0, prefetch=0),
         setup("async_half", async_ratio=0.5, max_staleness=1, prefetch=0),
         setup("async_1", async_ratio=1.0, max_staleness=1, prefetch=1),

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Topic
-from pipeline.domain.vocabulary import Reason, StarvationPolicy, WaiverReason
+from pipeline.domain.vocabulary import DiscardReason, Reason, StarvationPolicy, WaiverReason
 
 from .checks import ledger_of
 from .settings import ENDS, LIVENESS
@@ -98,6 +98,15 @@ def test_every_policy_answers_and_every_reason_for_no_answer_occurs() -> None:
         answered = {g.replaces for g in opened.values()}
         for kind in (e.GroupRejected, e.GroupExpired):
             assert answered & {event.group_id for event in on_ledger(results[0], kind)}, (policy, kind)
+
+
+def test_what_the_response_filter_refuses_is_replaced_where_any_arrival_counts() -> None:
+    results = [simulate("counting_any", seed) for seed in range(4)]
+    check(results)
+    for result in results:
+        discards = [r.event for p in result.world.log.topics[Topic.DISCARDS] for r in p]
+        refused = [d for d in discards if isinstance(d, e.ResponseDiscarded) and d.reason is DiscardReason.FILTERED]
+        assert len(refused) > 5 and on_ledger(result, e.GroupAccepted), result.report()
 
 
 @pytest.mark.parametrize("name", LIVENESS)
