@@ -78,6 +78,19 @@ def test_a_member_without_a_policy_version_is_never_trained_on() -> None:
     assert decide([member(0, 0.0), absent], rule("no_filter")).reason is Reason.ENV_FAILED
 
 
+@pytest.mark.parametrize(
+    ("failure", "why"),
+    [(Failure.ABORTED, Reason.ABORTED), (Failure.ENV_FAILED, Reason.ENV_FAILED), (Failure.TIMEOUT, Reason.TIMEOUT)],
+)
+def test_one_version_leaves_a_failed_member_to_its_own_reason(failure: Failure, why: Reason) -> None:
+    gone = member(0, None, failure=failure, oldest_version=-1, newest_version=-1)
+    for others in ([member(1, 1.0)], []):
+        assert decide([gone, *others], rule("provenance"), rule("zero_std")).reason is why
+    mixed = [gone, member(1, 1.0), member(2, 0.0, oldest_version=1, newest_version=1)]
+    found = decide(mixed, rule("provenance"))
+    assert (found.reason, found.detail) == (Reason.PROVENANCE, "policy versions [0, 1], expected one")
+
+
 def test_provenance_comes_before_what_is_aborted_and_that_before_what_is_ungraded() -> None:
     who = [member(0, None), member(1, None, failure=Failure.ABORTED), member(2, 1.0, newest_version=5)]
     assert decide(who, rule("provenance")).reason is Reason.PROVENANCE
@@ -273,6 +286,19 @@ def test_shadows_are_recorded_and_have_no_effect() -> None:
         e.ShadowVerdict("zero_std_2", False, Reason.ZERO_STD, 0.7071067811865476),
         e.ShadowVerdict("custom", False, Reason.FILTER_ERROR, None),
     )
+
+
+def test_a_shadow_calls_what_nobody_judged_no_lack_of_signal() -> None:
+    unjudged = [member(slot, 0.0, grading=Grading.UNGRADED) for slot in range(2)]
+    shadows = [rule("zero_std"), rule("band", low=0.5), rule("no_filter")]
+    feed = stage(rule("no_filter"), shadows=shadows)
+    (event,) = feed(assembled("0@0", unjudged, 2))
+    assert isinstance(event, e.GroupAccepted)
+    assert [(s.name, s.reason) for s in event.shadows] == [
+        ("zero_std", Reason.UNGRADED), ("band", Reason.UNGRADED), ("no_filter", None),
+    ]  # fmt: skip
+    (event,) = feed(assembled("1@0", [*unjudged, member(2, 0.0), member(3, 0.0)], 4))
+    assert event.shadows[0].reason is Reason.ZERO_STD  # the judged ones say so by themselves
 
 
 def test_a_group_without_known_rewards_is_shown_to_no_shadow() -> None:

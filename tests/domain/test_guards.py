@@ -68,10 +68,20 @@ def test_after_rejections_in_a_row_one_is_kept() -> None:
 
 
 @pytest.mark.parametrize("reason", [r for r in Reason if r not in KEEPABLE])
-def test_a_broken_group_is_never_kept_and_never_counted(reason: Reason) -> None:
-    state = GuardState()
-    assert not Guard(consecutive(0)).keeps(state, reason)
-    assert state == GuardState()
+def test_a_broken_group_is_never_kept_and_counted_by_rolls_guard_alone(reason: Reason) -> None:
+    for rule, total in ((consecutive(0), 0), (window(3), 0), (RATIO, 1)):
+        state = GuardState()
+        assert not Guard(rule).keeps(state, reason)
+        assert state == GuardState(total=total)
+
+
+def test_the_total_of_rolls_guard_has_every_group() -> None:
+    guard, state = Guard(RATIO), GuardState()
+    for reason in [Reason.ENV_FAILED] * 5 + [None]:
+        guard.keeps(state, reason)
+    assert guard.told(state) == {"total": 6.0, "filtered": 0.0, "in_a_row": 0.0}
+    kept = [guard.keeps(state, Reason.ZERO_STD) for _ in range(7)]
+    assert kept == [False] * 6 + [True]  # 7 of 13 would be rejected
 
 
 def filtering(*guards: GuardRule | None) -> Feed:

@@ -26,6 +26,7 @@ from pipeline.domain.vocabulary import Failure, FinishReason, Grading, Purpose
 from pipeline.history.shadows import recorded_shadows
 from pipeline.history.what_if import TOPICS, Comparison, what_if
 from pipeline.log.codec import Members
+from pipeline.log.reader import Record
 
 from .drive import CONFIG, Drive
 
@@ -206,6 +207,23 @@ def test_shadows_are_counted_beside_what_was_decided() -> None:
     assert band.rejects == {"band": band.asked - band.accepts}
     assert band.only_here == len([a for a in accepted if (a.scores.reward_mean or 0) < 0.5]) > 0
     assert (free.accepts, free.only_there) == (free.asked, free.asked - len(accepted))
+
+
+class Outage(Drive):
+    """No verifier judges, and each has the policy `zero`."""
+
+    def answer(self, stage: str, record: Record, topic: Topic, outputs: list[e.Event]) -> None:
+        zero: dict[str, Any] = {"reward": 0.0, "raw_score": 0.0, "grading": Grading.UNGRADED, "discard": None}
+        known = [replace(o, **zero) if isinstance(o, e.ResponseScored) else o for o in outputs]
+        super().answer(stage, record, topic, known)
+
+
+def test_an_outage_is_no_lack_of_signal_to_a_shadow_either() -> None:
+    drive = Outage({"domains": [domain(filters=[{"type": "no_filter"}])]})
+    drive.run()
+    found = compared(drive, others(shadow_filters=[ZERO_STD]))
+    shadow = found.shadows.found["sort", "zero_std"]
+    assert shadow.rejects == {"ungraded": shadow.asked} and shadow.asked > 0
 
 
 # ------------------------------------------------------------------------------------------------- the file of filters

@@ -65,8 +65,8 @@ class Chain:
         return finding if measurements == finding.measurements else finding._replace(measurements=measurements)
 
     def shadows(self, members: Sequence[Member]) -> tuple[ShadowVerdict, ...]:
-        """What each shadow says of a group with known rewards."""
-        return tuple(_shadow(name, ask(members)) for name, ask in self._shadows)
+        """What each shadow says of a group with rewards; as in the chain, what nobody judged is no lack of signal."""
+        return tuple(_shadow(name, unless_unknown(ask, members)) for name, ask in self._shadows)
 
     def _made(self, rule: FilterRule) -> GroupFilter:
         if rule.type != "custom":

@@ -1,6 +1,7 @@
 """Guards: keep some of the groups that a filter would reject, so that a bad stretch can't starve a run.
 
-A guard sees what the domain's filters keep, and what they reject and it may keep; a broken group is never kept.
+A guard sees what the domain's filters keep, and what they reject and it may keep. A broken group is never kept, and
+only roll_ratio counts it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ KEEPABLE = (
 
 @dataclass(slots=True)
 class GuardState:
-    """Groups that a guard has seen: in all, rejected ones, rejected ones since the last kept one; of the newest ones
-    (at most a window) whether each was rejected, oldest first."""
+    """Groups that a guard has counted: in all, rejected ones that it might have kept, such since the last kept one; of
+    the newest ones (at most a window) whether each was rejected, oldest first."""
 
     total: int = 0
     filtered: int = 0
@@ -42,9 +43,9 @@ Keeps = Callable[[GuardState], bool]
 
 
 def roll_ratio(args: Mapping[str, Any]) -> Keeps:
-    """Keeps when (filtered + 1) / total > max_ratio, where total counts this group too. ROLL's agentic guard: since it
-    looks at the whole run, it keeps the very first candidate and lets a long good run be followed by as long a bad one.
-    """
+    """Keeps when (filtered + 1) / total > max_ratio, where total counts every group, broken ones and this one too.
+    ROLL's agentic guard: since it looks at the whole run, it keeps a first group that is bad, and lets a long good run
+    be followed by as long a bad one."""
     most = float(args["max_ratio"])
     return lambda state: (state.filtered + 1) / (state.total + 1) > most
 
@@ -77,17 +78,22 @@ GUARDS: dict[str, Callable[[Mapping[str, Any]], Keeps]] = {
 }
 """Guard types by name."""
 
+COUNTS_BROKEN = ("roll_ratio",)
+"""Guards whose total has every group that is judged, also one that no guard may keep."""
+
 
 class Guard:
     """The guard of one domain."""
 
     def __init__(self, rule: GuardRule) -> None:
         self._keeps = GUARDS[rule.type](rule.args)
+        self._counts_broken = rule.type in COUNTS_BROKEN
         self._window = int(rule.args.get("window", 0))
 
     def keeps(self, state: GuardState, reason: Reason | None) -> bool:
         """Whether the group is kept against the filter that rejects it; counts the group."""
         if reason is not None and reason not in KEEPABLE:
+            state.total += self._counts_broken
             return False
         kept = reason is not None and self._keeps(state)
         rejected = reason is not None and not kept

@@ -30,13 +30,15 @@ def whole(members: Sequence[Member], group_size: int) -> Finding:
 
 
 def provenance(args: Mapping[str, Any]) -> GroupFilter:
-    """With `one_version`: rejects members of more than one policy version, or of one that isn't known."""
+    """With `one_version`: rejects members of more than one policy version, or of one that isn't known. A member that
+    failed is excused: what it came to is the next check's to say."""
     if not args["one_version"]:
         return lambda members: Finding("provenance", None)
 
     def decide(members: Sequence[Member]) -> Finding:
-        versions = {v for m in members for v in (m.oldest_version, m.newest_version)}
-        if len(versions) == 1 and min(versions) >= 0:
+        answers = [m for m in members if m.failure is None]
+        versions = {v for m in answers for v in (m.oldest_version, m.newest_version)}
+        if not answers or (len(versions) == 1 and min(versions) >= 0):
             return Finding("provenance", None)
         reason, detail = Reason.PROVENANCE, f"policy versions {sorted(versions)[:8]}, expected one"
         return Finding("provenance", reason, len(versions), 1, metric_name=f"drop_{reason}", detail=detail)

@@ -44,17 +44,17 @@ def _outcomes(case: Case) -> list[str]:
     return [told["outcome"] for _, told in each_op(case) if "outcome" in told]
 
 
-def _unseen(case: Case) -> Mapping[str, Any]:
-    """The guard, if there is one, counts no group of the case."""
-    return {"guard": {"total": 0, "filtered": 0}} if "guard" in case["input"]["config"]["filter"] else {}
+def _counted(case: Case, groups: int) -> Mapping[str, Any]:
+    """The guard, if there is one, has counted so many groups of the case, and filtered none."""
+    return {"guard": {"total": groups, "filtered": 0}} if "guard" in case["input"]["config"]["filter"] else {}
 
 
 def _rejected(case: Case) -> Mapping[str, Any]:
-    """The only group is rejected, unseen by a guard, and so is in no batch."""
+    """The only group is rejected, in a guard's total but not filtered by it, and so is in no batch."""
     end: dict[str, Mapping[str, Any]] = {
         "metrics": {"scheduler/group_filter_count": 1}, "get_batch": {"would_block": True},
     }  # fmt: skip
-    rejected = {"outcome": "group_rejected", **_unseen(case)}
+    rejected = {"outcome": "group_rejected", **_counted(case, 1)}
     each = [
         rejected if "error" in told or told.get("outcome") == "group_complete" else end.get(op["op"], told)
         for op, told in each_op(case)
@@ -69,7 +69,7 @@ def _never_dropped(case: Case) -> Mapping[str, Any]:
         "metrics": {"scheduler/group_filter_count": 0},
     }
     each = [passes.get(told.get("outcome", op["op"]), told) for op, told in each_op(case)]
-    return {"results": [{**told, **(_unseen(case) if "outcome" in told else {})} for told in each]}
+    return {"results": [{**told, **(_counted(case, 0) if "outcome" in told else {})} for told in each]}
 
 
 def _as_accepted(case: Case) -> list[Mapping[str, Any]]:
