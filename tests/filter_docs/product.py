@@ -59,13 +59,13 @@ def settings(model: Any, row: Row) -> dict[str, Any]:
 
 def group(row: Row) -> list[Member]:
     """`rewards`, or those of members `cut_off` besides; `versions` and ones broken by `flag` (`flagged`) by slot."""
-    cut, flagged = row.get("cut_off") or [], row.get("flagged") or []
+    cut, flagged, flag = row.get("cut_off") or [], row.get("flagged") or [], row.get("flag", "env_failed")
     rewards = [float(r) for r in [*row.get("rewards", [0, 1]), *cut]]
     versions = row.get("versions") or [0] * len(rewards)
     whole = len(rewards) - len(cut)
     return [
         member(
-            slot, reward, oldest_version=version, newest_version=version, **{row.get("flag", "env_failed"): slot in flagged},
+            slot, reward, oldest_version=version, newest_version=version, **{flag: slot in flagged},
             finish_reason=FinishReason.LENGTH if slot >= whole else FinishReason.STOP,
         )
         for slot, (reward, version) in enumerate(zip(rewards, versions, strict=True))
