@@ -170,6 +170,8 @@ def delete(
 
     settings = settings_for(run, bootstrap, redis_url)
     if not yes and run in list_runs(connection_of(settings, run)):
+        if not sys.stdin.isatty():
+            fail(f"deleting run {run} needs a yes: use --yes where nobody can be asked", 2)
         typer.confirm(f"Delete run {run} for ever, its log included?", abort=True)
     topics = delete_run(connection_of(settings, run))
     store = store_of(settings, run, 1)

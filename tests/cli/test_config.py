@@ -167,6 +167,13 @@ def test_a_module_that_is_not_here_is_a_caution(offline: Tamis, write: Write) ->
     )
 
 
+def test_a_prompt_file_that_is_not_here_is_a_caution(offline: Tamis, write: Write) -> None:
+    prompts = {"factory": "pipeline.prompts.jsonl:JsonlPrompts", "options": {"path": "nowhere.jsonl"}}
+    answer = offline("config", "check", write(prompts=prompts))
+    assert answer.code == 0
+    assert "prompts.options.path: there is no file 'nowhere.jsonl' here; tamis init" in answer.err
+
+
 @pytest.mark.parametrize("value", ["True", "False"])
 def test_a_redis_url_that_decodes_replies_is_refused_by_the_options_name(
     offline: Tamis, write: Write, value: str

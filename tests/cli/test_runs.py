@@ -65,6 +65,8 @@ def test_a_run_that_is_there_is_left_as_it_is_if_asked(
 
 
 def test_a_deleted_name_is_free_again(tamis: Tamis, created: Connection) -> None:
+    unasked = tamis("delete", created.run)
+    assert unasked.code == 2 and "--yes" in unasked.err
     answer = tamis("delete", created.run, "--yes")
     assert (answer.code, answer.out) == (0, f"deleted 9 topics and 0 payloads of run {created.run}\n")
     assert created.run not in tamis("runs").out.split()
