@@ -4,8 +4,9 @@
 #   docker run --rm tamis:0.1.0-slim tamis --help
 #
 # They run as user 10001, on a read-only root file system if /tmp is writable and, for trainer and generators, /data.
+# PYTHON_IMAGE, SOURCE and REVISION are build arguments: another base, and where the code came from (labels).
 # Plugins and configurations are found in /config. Versions are pinned, with hashes, in deploy/images/*.lock.
-ARG PYTHON_IMAGE=python:3.11-slim
+ARG PYTHON_IMAGE=python:3.11.14-slim
 
 FROM ${PYTHON_IMAGE} AS base
 ARG VERSION=0.1.0
@@ -54,10 +55,18 @@ FROM base AS slim
 COPY --from=slim-packages /venv /venv
 COPY --from=app /usr/local/bin/tamis /usr/local/bin/tamis
 COPY --from=app /app /app
+ARG SOURCE=unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.revision="${REVISION}"
 USER 10001:10001
 
 FROM base AS full
 COPY --from=full-packages /venv /venv
 COPY --from=app /usr/local/bin/tamis /usr/local/bin/tamis
 COPY --from=app /app /app
+ARG SOURCE=unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.revision="${REVISION}"
 USER 10001:10001

@@ -10,8 +10,13 @@ NEW_ENOUGH := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
 PYTEST_ARGS ?= -n 2
 ARGS ?=
 
+# PYTHON_IMAGE: another base. Where the code came from goes into the images' labels.
+export SOURCE ?= $(shell git config --get remote.origin.url 2>/dev/null || echo unknown)
+export REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+BUILD_ARGS = $(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) --build-arg SOURCE --build-arg REVISION
+
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format test-containers images bench up down lock clean
+.PHONY: help venv demo test check format test-matrix test-containers images bench up down lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,12 +36,16 @@ format: venv ## Format the code and mend what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+test-matrix: venv ## Run the tests on Kafka and Redis twice: on processes of this machine, and on containers (needs Docker)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "contract or faults"
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "contract or faults" --containers
+
 test-containers: venv ## Run the demo in containers, disturb it, and audit it (needs Docker with compose)
 	$(BIN)/python -m pytest -m containers -s tests/containers tests/local
 
 images: ## Build the consumers' container images
-	docker build --target slim --tag tamis:$(VERSION)-slim .
-	docker build --target full --tag tamis:$(VERSION)-full .
+	docker build $(BUILD_ARGS) --target slim --tag tamis:$(VERSION)-slim .
+	docker build $(BUILD_ARGS) --target full --tag tamis:$(VERSION)-full .
 
 bench: venv ## Measure speed on this machine
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -69,8 +78,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 lock: venv ## Resolve pyproject.toml anew into requirements.lock and the images' locks (UPGRADE=--upgrade for the newest)
 	$(COMPILE) --all-extras $(UPGRADE) -o requirements.lock pyproject.toml
-	$(COMPILE) -c requirements.lock -o deploy/images/slim.lock pyproject.toml
-	$(COMPILE) -c requirements.lock --extra train -o deploy/images/full.lock pyproject.toml
+	$(COMPILE) -c requirements.lock --extra tensorboard -o deploy/images/slim.lock pyproject.toml
+	$(COMPILE) -c requirements.lock --extra train --extra tensorboard -o deploy/images/full.lock pyproject.toml
 
 clean: ## Remove caches and build output (not .venv, not .tamis)
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

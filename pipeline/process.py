@@ -87,9 +87,22 @@ def run_consumer(name: str, serve: Callable[[Process], int]) -> int:
     except (ConfigError, StoreError) as error:
         log.error("cannot go on", why=str(error))
         return 2 if isinstance(error, ValueError) else 3
+    except OSError as error:
+        if error.filename is None:  # not of a file
+            raise
+        log.error("cannot go on", why=unusable(error))
+        return 2
     except LogError as error:
         log.log(logging.INFO if isinstance(error, Fenced) else logging.ERROR, "ends", why=str(error))
         return error.exit_code
+
+
+def unusable(error: OSError) -> str:
+    """The sentence about a file or folder that can't be used."""
+    return (
+        f"{error.filename}: {error.strerror}; expected a place that this process may read and write, in a container a "
+        "volume: set TAMIS_DATA_DIR to one, or mend this one"
+    )
 
 
 def calm_collector() -> None:

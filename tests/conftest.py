@@ -1,7 +1,7 @@
 """What every test may use: one broker and one Redis for all tests and all xdist workers, and names of its own on them.
 
-`TAMIS_TEST_BOOTSTRAP` and `TAMIS_TEST_REDIS` name running ones; with `--containers` testcontainers starts them; else
-the first test that asks starts them as processes of this machine. The end of the session stops them.
+`TAMIS_TEST_BOOTSTRAP` and `TAMIS_TEST_REDIS` name running ones; else the first test that asks starts them, as processes
+of this machine or, with `--containers`, by testcontainers. The end of the session stops them.
 """
 
 import os
@@ -23,10 +23,7 @@ settings.load_profile("tamis")
 
 MIB = 1024**2
 _STATE = "TAMIS_TEST_STATE"  # the folder that the workers share; they inherit it from the controller
-
-
 _GIVEN = "TAMIS_TEST_BOOTSTRAP", "TAMIS_TEST_REDIS"
-_servers = pytest.StashKey[list[Any]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,19 +34,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     os.environ[_STATE] = tempfile.mkdtemp(prefix="tamis-tests-")
-    if config.option.containers:  # before the workers start, which inherit the addresses
-        from tests import servers
+    if config.option.containers or "containers" in config.option.markexpr:
+        from tests.images import use_what_is_here
 
-        config.stash[_servers] = servers.started(servers.KafkaServer, lambda: servers.RedisServer(512 * MIB))
-        os.environ |= {name: server.address for name, server in zip(_GIVEN, config.stash[_servers], strict=True)}
+        use_what_is_here()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
-    for server in config.stash.get(_servers, []):
-        server.remove()
     if state := os.environ.pop(_STATE, None):
+        if config.option.containers:
+            from tests.servers import remove_shared
+
+            remove_shared(Path(state))
         down(Path(state), wipe=True)
         shutil.rmtree(state)
 
@@ -71,12 +69,18 @@ def _fresh_logs() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def services() -> Services:
+def services(request: pytest.FixtureRequest) -> Services:
     """A broker and a Redis of 512 MB, shared by all tests: use topics and keys under `run_name` only."""
+    state = Path(os.environ[_STATE])
+    bootstrap, redis_url = (os.environ.get(name) for name in _GIVEN)
+    if request.config.option.containers and not (bootstrap and redis_url):
+        from tests.servers import shared
+
+        bootstrap, redis_url = shared(state, 512 * MIB)
     return ensure(
-        Path(os.environ[_STATE]),
-        bootstrap=os.environ.get("TAMIS_TEST_BOOTSTRAP"),
-        redis_url=os.environ.get("TAMIS_TEST_REDIS"),
+        state,
+        bootstrap=bootstrap,
+        redis_url=redis_url,
         redis_maxmemory=512 * MIB,
         first="process",
     )

@@ -3,8 +3,12 @@ settings, and the same to the tests as the processes of pipeline.local."""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # the tests remove their containers themselves
@@ -12,7 +16,7 @@ os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # the tests remov
 from testcontainers.core.container import DockerContainer
 
 from pipeline.local import LocalServicesError
-from pipeline.local.docker import KAFKA_IMAGE, REDIS_IMAGE, kafka_environment
+from pipeline.local.docker import KAFKA_IMAGE, kafka_environment, redis_image
 from pipeline.local.files import free_port
 from pipeline.local.probe import kafka_answers, redis_answers, wait_until
 from pipeline.local.redis_server import redis_options
@@ -24,6 +28,7 @@ class Server:
     """A container on a port that it keeps over stop, kill and start, as its data."""
 
     inside_port: int
+    address: str
 
     def __init__(self, image: str) -> None:
         self.port = free_port()
@@ -35,6 +40,10 @@ class Server:
     def running(self) -> bool:
         self._container.reload()
         return self._container.status in ("running", "paused")
+
+    @property
+    def container_id(self) -> str:
+        return str(self._container.id)
 
     @property
     def _container(self) -> Any:
@@ -99,12 +108,32 @@ class RedisServer(Server):
     inside_port = 6379
 
     def __init__(self, maxmemory: int, policy: str = "noeviction", appendonly: bool = True) -> None:
-        super().__init__(REDIS_IMAGE)
+        super().__init__(redis_image())
         self.url = self.address = f"redis://{self._host}:{self.port}/0"
         self._made.with_command(["redis-server", *redis_options(maxmemory, policy, appendonly)])
 
     def answers(self) -> bool:
         return redis_answers(self.url)
+
+
+def shared(folder: Path, maxmemory: int) -> tuple[str, str]:
+    """The addresses of a Kafka and a Redis that all who name this folder share; who asks first starts them."""
+    known = folder / "servers.json"
+    with (folder / "servers.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not known.exists():
+            kafka, redis = started(KafkaServer, lambda: RedisServer(maxmemory))
+            known.write_text(json.dumps([[server.address, server.container_id] for server in (kafka, redis)]))
+        (bootstrap, _), (redis_url, _) = json.loads(known.read_text())
+    return bootstrap, redis_url
+
+
+def remove_shared(folder: Path) -> None:
+    """Remove what `shared` started, if anybody asked for it."""
+    known = folder / "servers.json"
+    if known.exists():
+        containers = [container for _, container in json.loads(known.read_text())]
+        subprocess.run(["docker", "rm", "--force", "--volumes", *containers], capture_output=True, check=True)
 
 
 def started(*makers: Callable[[], Server]) -> list[Server]:

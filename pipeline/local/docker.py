@@ -1,6 +1,7 @@
 """Kafka and Redis in containers, through the `docker` command."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -16,8 +17,13 @@ from .probe import kafka_answers, redis_answers, wait_until
 from .redis_server import redis_options
 
 KAFKA_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
-REDIS_IMAGE = "redis:7"
+REDIS_IMAGE = "redis:7.4.6"
 START_WITHIN_S = 90.0
+
+
+def redis_image() -> str:
+    """The image of Redis; the environment's REDIS_IMAGE, as in compose.yaml, names a stand-in."""
+    return os.environ.get("REDIS_IMAGE") or REDIS_IMAGE
 
 
 def docker_problem() -> str | None:
@@ -119,7 +125,7 @@ def docker_redis(state_dir: Path, maxmemory: int) -> Container:
     """The official image, with the options of the local server."""
     return Container(
         name=_name(state_dir, "redis"),
-        image=REDIS_IMAGE,
+        image=redis_image(),
         inside_port=6379,
         folder=state_dir.absolute() / "docker-redis",
         address_form="redis://127.0.0.1:{port}/0",

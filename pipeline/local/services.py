@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
-from .docker import KAFKA_IMAGE, REDIS_IMAGE, docker_kafka, docker_problem, docker_redis, image_problem
+from .docker import KAFKA_IMAGE, docker_kafka, docker_problem, docker_redis, image_problem, redis_image
 from .errors import LocalServicesError, NothingListens
 from .files import locked, read_json, write_json
 from .jars import JAVA_AT_LEAST, jvm_problem
@@ -165,7 +165,7 @@ redis-server; macOS: brew install openjdk maven redis)
 
 
 def _docker_problem(kind: Kind, say: Say) -> str | None:
-    return docker_problem() or image_problem(KAFKA_IMAGE if kind == "kafka" else REDIS_IMAGE, say)
+    return docker_problem() or image_problem(KAFKA_IMAGE if kind == "kafka" else redis_image(), say)
 
 
 def _process_problem(kind: Kind) -> str | None:

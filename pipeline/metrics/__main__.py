@@ -14,6 +14,10 @@ prometheus-client knows of a process (`process_…`). Consumers on one machine n
 
 Counters by reason are there from the start, at 0, for every name that the vocabulary or the run's configuration knows.
 They count the whole run, so that a monitor that is started anew goes on where the last one was.
+
+With `TAMIS_TRACKERS` (`jsonl`, `tensorboard`, `wandb`, separated by commas) the monitor also writes a row for each step
+and each evaluation, to `$TAMIS_DATA_DIR/RUN/trackers` or to Weights & Biases. The latter two are extras of the package:
+`pip install 'tamis[tensorboard]'`, `'tamis[wandb]'`.
 """
 
 

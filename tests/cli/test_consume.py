@@ -206,3 +206,14 @@ def test_a_consumer_that_is_stopped_while_it_starts_leaves_no_traceback(created:
     assert trainer.end(signal.SIGINT) in (-signal.SIGINT, 0)
     assert "Traceback" not in trainer.said()
     assert [type(record.event()) for record in read_topic(created, Topic.LEDGER)] == [e.RunStarted]
+
+
+def test_a_place_that_can_not_be_written_is_named_and_a_person_has_to_act(
+    created: Connection, consume: Consume, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").write_text("a file")
+    where = {"TAMIS_TRACKERS": "jsonl", "TAMIS_DATA_DIR": str(tmp_path / "taken")}
+    monitor = consume("monitor", "--run", created.run, **where)
+    assert monitor.wait() == 2, monitor.said()
+    assert f"{tmp_path}/taken/{created.run}/trackers/jsonl: Not a directory; expected a place that" in monitor.said()
+    assert "Traceback" not in monitor.said()

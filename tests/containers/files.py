@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
+PYTHON_IMAGE = re.findall(r"^ARG PYTHON_IMAGE=(\S+)", DOCKERFILE, re.MULTILINE)[0]
 PROMETHEUS: dict[str, Any] = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy/grafana/dashboards/tamis.json").read_text())
 TORCH = ("trainer", "generator")

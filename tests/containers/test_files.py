@@ -17,7 +17,7 @@ from pipeline.local.kafka_settings import broker_settings
 from pipeline.local.redis_server import redis_options
 from pipeline.local.services import GIB
 from pipeline.metrics.declared import METRICS
-from tests.containers.files import DASHBOARD, DOCKERFILE, PROMETHEUS, ROOT, SERVICES, TORCH, pins, version
+from tests.containers.files import DASHBOARD, DOCKERFILE, PROMETHEUS, PYTHON_IMAGE, ROOT, SERVICES, TORCH, pins, version
 
 CONSUMERS = {name: SERVICES[name] for name in STAGES}
 IMAGES = ROOT / "deploy" / "images"
@@ -29,7 +29,8 @@ def test_the_locks_of_the_images_pin_what_the_projects_lock_pins() -> None:
     assert len(slim) > 20
     assert all(everything[name] == hashes for name, hashes in full.items())
     assert slim.items() <= full.items()
-    assert not [name for name in slim if name.startswith(("torch", "numpy", "nvidia", "pytest"))]
+    assert not [name for name in slim if name.startswith(("torch", "nvidia", "pytest", "wandb"))]
+    assert [name for name in slim if name.startswith("tensorboardx==")]
     assert [name for name in full if name.startswith("torch==")]
 
 
@@ -37,29 +38,40 @@ def test_the_images_need_nothing_but_their_base() -> None:
     assert "# syntax" not in DOCKERFILE
     assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)[0] == "${PYTHON_IMAGE}"
     assert re.findall(r"^ARG (\S+)", DOCKERFILE, re.MULTILINE) == [
-        "PYTHON_IMAGE=python:3.11-slim",
+        f"PYTHON_IMAGE={PYTHON_IMAGE}",
         f"VERSION={version()}",
+        *["SOURCE=unknown", "REVISION=unknown"] * 2,
     ]
+    built = [service["build"]["args"] for service in SERVICES.values() if "build" in service]
+    assert built == [["PYTHON_IMAGE", "SOURCE", "REVISION"]] * 2
     assert DOCKERFILE.count("USER 10001:10001") == 2
     assert f"VERSION := {version()}\n" in (ROOT / "Makefile").read_text()
 
 
-def test_every_image_has_a_version() -> None:
+def test_every_image_has_a_version_to_the_patch() -> None:
     images = {service["image"] for service in SERVICES.values()}
-    assert all(re.search(r":v?\d", image) for image in images), images
-    assert {KAFKA_IMAGE, REDIS_IMAGE, f"tamis:{version()}-slim", f"tamis:{version()}-full"} <= images
+    assert {KAFKA_IMAGE, f"${{REDIS_IMAGE:-{REDIS_IMAGE}}}", f"tamis:{version()}-slim"} <= images
+    named = {re.sub(r"\$\{\w+:-(.+)\}", r"\1", image) for image in images} | {PYTHON_IMAGE}
+    assert all(re.search(r":v?\d+\.\d+\.\d+(-\w+)?$", image) for image in named), named
 
 
 def test_every_consumer_is_a_service_that_is_started_again_within_limits() -> None:
     for name, service in CONSUMERS.items():
         assert shlex.split(service["command"]) == ["python", "-m", f"consumers.{name}", "--until-finished"]
-        assert service["restart"] == "on-failure"
+        assert service["restart"] == "on-failure:10"  # and not for ever: one that ends with 2 waits for a person
         assert service["mem_limit"]
         assert service["init"] and service["read_only"]
         assert service["depends_on"] == {"init": {"condition": "service_completed_successfully"}}
         assert service["image"].endswith("full" if name in TORCH else "slim")
-        assert ("files:/data" in service["volumes"]) == (name in TORCH)
+        assert ("files:/data" in service["volumes"]) == (name in (*TORCH, "monitor"))  # which keeps its trackers' files
+        assert service["environment"]["TAMIS_TRACKERS"] == "${TAMIS_TRACKERS:-}"
         assert "TAMIS_SLOT" not in service["environment"]  # the host name, which each replica has for itself
+
+
+def test_commands_find_kafka_and_redis_at_work_and_may_write_files() -> None:
+    cli = SERVICES["cli"]
+    assert cli["depends_on"] == {name: {"condition": "service_healthy"} for name in ("kafka", "redis")}
+    assert cli["working_dir"] == "/data" and "files:/data" in cli["volumes"]
 
 
 def test_kafka_has_the_settings_that_the_pipeline_relies_on() -> None:

@@ -4,13 +4,15 @@ doubled, nothing left."""
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Iterable
 
 import pytest
 
 from pipeline.cli.common import STAGES
 from pipeline.domain.topology import StageName
-from tests.containers.files import version
+from tests.containers.files import PYTHON_IMAGE, version
 from tests.containers.project import RUN, STEPS, Project, docker
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
@@ -46,25 +48,41 @@ def kill_one_of_each(project: Project) -> None:
     project.say("killed one container of each consumer and Redis, restarted Kafka in order")
 
 
+def owned(project: Project, container: str) -> list[int]:
+    """The partitions that an assembler's container has; its host name is its slot."""
+    members = json.loads(project.tamis("status", RUN, "--json"))["members"]
+    (found,) = [m["partitions"] for m in members if m["stage"] == "assembler" and m["slot"] == container[:12]]
+    assert found, members
+    return list(found)
+
+
+def snapshots(project: Project, partitions: Iterable[int]) -> dict[int, int]:
+    """Where the newest snapshot of each of these partitions of the assembler is; -1: there is none."""
+    found = {partition: project.metadata(StageName.ASSEMBLER, partition).snap for partition in partitions}
+    return {partition: -1 if snap is None else snap for partition, snap in found.items()}
+
+
 def stop_one_of_each(project: Project) -> None:
-    """Each ends by SIGTERM with exit code 0 in under 5 s, and goes on when it is started again."""
+    """Each ends by SIGTERM with exit code 0 in under 5 s, an assembler with a new snapshot of each partition that it
+    had, and goes on when it is started again."""
     for stage in STAGES:
         container = project.containers(stage)[0]
+        before = snapshots(project, owned(project, container)) if stage == "assembler" else {}
         began = time.monotonic()
         docker("stop", "--time", "9", container)
         took = time.monotonic() - began
         code = docker("inspect", "--format", "{{.State.ExitCode}}", container)
         project.say(f"stopped {stage} in {took:.1f} s, exit code {code}")
         assert (code, took < 5.0) == ("0", True), docker("logs", "--tail", "5", container)
-        if stage == "assembler":
-            assert project.metadata(StageName.ASSEMBLER, 0).snap is not None
+        after = snapshots(project, before)
+        assert all(after[partition] > snap for partition, snap in before.items()), (before, after)
         docker("start", container)
 
 
 def test_the_slim_image_adds_less_than_250_mb_to_its_base_and_has_no_torch(project: Project) -> None:
     project.compose("build")
     images = {name: f"tamis:{version()}-{name}" for name in ("slim", "full")}
-    added = size(images["slim"]) - size("python:3.11-slim")
+    added = size(images["slim"]) - size(os.environ.get("PYTHON_IMAGE", PYTHON_IMAGE))
     project.say(f"slim adds {added / MB:.0f} MB to its base, full {(size(images['full']) - added) / MB:.0f} MB to slim")
     assert added < 250 * MB
     find = ["python", "-c", "import importlib.util as u; print(u.find_spec('torch') is not None)"]
@@ -73,6 +91,7 @@ def test_the_slim_image_adds_less_than_250_mb_to_its_base_and_has_no_torch(proje
     for image in images.values():
         labels = json.loads(docker("image", "inspect", "--format", "{{json .Config.Labels}}", image))
         assert labels["org.opencontainers.image.version"] == version()
+        assert {"org.opencontainers.image.source", "org.opencontainers.image.revision"} <= labels.keys()
         assert docker("image", "inspect", "--format", "{{.Config.User}}", image) == "10001:10001"
 
 

@@ -124,7 +124,7 @@ def test_where_docker_can_not_pull_a_process_is_started(
     said: list[str] = []
     found = ensure(tmp_path, bootstrap=services.bootstrap, redis_maxmemory=64 * MIB, say=said.append)
     assert found.how == "kafka: given, redis: redis-server"
-    assert said == ["pulling redis:7", "starting redis (redis-server)"]
+    assert said == ["pulling redis:7.4.6", "starting redis (redis-server)"]
     down(tmp_path)
 
 
