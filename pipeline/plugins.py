@@ -15,6 +15,7 @@ from pipeline.config.errors import ConfigError, nearest, shown
 from pipeline.config.models import DecisionConfig, Environment
 from pipeline.domain.rules import FilterRule, Rules
 from pipeline.domain.selection.custom import Selectors
+from pipeline.domain.told import told_error
 from pipeline.sdk import Engine, Learner, PromptSource, Verifier
 
 
@@ -119,8 +120,10 @@ def build(factory: str, seed: int, options: Mapping[str, Any], what: str, port: 
     _takes(make, 2, f"{factory} can't be called as factory(seed, options)", what)
     try:
         made = make(seed, copy.deepcopy(dict(options)))
-    except Exception as error:
-        message = f"{factory} raised {type(error).__name__}: {error}; mend its options or its code"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        message = f"{factory} raised {told_error(error)}; mend its options or its code"
         raise _error("plugin_failed", message, what) from error
     if port is not None:
         _conforms(made, port, factory, what)
@@ -137,7 +140,7 @@ def _found(factory: str, what: str) -> Any:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             message = f"there is no module {error.name!r} for {factory}; install it, or mend the name"
             raise _error("module_not_found", message, what) from error
-        message = f"importing {module_name} raised {type(error).__name__}: {error}; mend that first"
+        message = f"importing {module_name} raised {told_error(error)}; mend that first"
         raise _error("import_failed", message, what) from error
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]

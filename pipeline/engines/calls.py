@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pipeline.domain.ids import response_id
 from pipeline.domain.lead import seed_of
 from pipeline.domain.rules import Rules
+from pipeline.domain.told import told_error
 from pipeline.domain.vocabulary import Failure, Purpose
 from pipeline.engines.asks import Question, Slot
 from pipeline.engines.door import Refused
@@ -18,6 +19,7 @@ from pipeline.engines.starts import start_seed
 from pipeline.engines.writing import Scribe
 from pipeline.prompts.task import BadTask
 from pipeline.sdk import Engine, Sample, SampleRequest
+from pipeline.user_code import contained, is_told_to_end
 
 
 def request_seed(group_seed: int, slot: int, round: int) -> int:
@@ -114,14 +116,17 @@ class Calls:
         """One for each slot, whatever the engine does."""
         wanted = len(call.slots)
         try:
-            samples = await self._engine.generate(list(map(self._request, call.slots, call.questions)))
+            requests = list(map(self._request, call.slots, call.questions))
+            answer = await contained(lambda: self._engine.generate(requests))
+            len(answer)  # only what has a length ends
+            samples = list(answer)
             returned = len(samples)
         except asyncio.CancelledError:
-            if call.cancelled or _is_told_to_end():
+            if call.cancelled or is_told_to_end():
                 raise
             return [Failed(Failure.ABORTED, "the engine cancelled the call")] * wanted
         except Exception as error:
-            return [Failed(Failure.ENV_FAILED, f"the engine raised {type(error).__name__}: {error}")] * wanted
+            return [Failed(Failure.ENV_FAILED, f"the engine raised {told_error(error)}")] * wanted
         if returned == wanted:
             return samples
         detail = f"the engine returned {returned} samples for {wanted} requests; expected one for each, in order"
@@ -138,9 +143,3 @@ class Calls:
             question.metadata,
             start_seed(self._rules, event),
         )
-
-
-def _is_told_to_end() -> bool:
-    """Whether this task was asked to end from outside."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

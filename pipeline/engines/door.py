@@ -10,7 +10,7 @@ from numbers import Real
 from operator import index
 from typing import Any, Final, NamedTuple
 
-from pipeline.domain.told import shown, told
+from pipeline.domain.told import kind, shown, told, told_error
 from pipeline.domain.vocabulary import Failure, FinishReason
 from pipeline.sdk import Sample
 from pipeline.store.format import Array, Span
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 class Admitted(NamedTuple):
-    """The arrays of a sound sample of `tokens` tokens."""
+    """What a sound sample of `tokens` tokens holds, as our own types; its text is as it came."""
 
     tokens: int
     response_ids: Array
@@ -41,12 +41,26 @@ class Admitted(NamedTuple):
     spans: tuple[Span, ...]
     entropy: float | None
     env_reward: float | None
+    finish: FinishReason
+    detail: str | None
+    drop_flag: bool
+    env_timeout: bool
+    env_failed: bool
 
 
 def admit(sample: Any, version: int) -> Admitted:
-    """The sample's arrays; `version` is the policy that was loaded. Raises Refused."""
+    """The sample's arrays; `version` is the policy that was loaded. Raises Refused, whatever the sample does."""
+    try:
+        return _admitted(sample, version)
+    except (Refused, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise _wrong(f"the engine's sample can't be read: {told_error(error)}") from error
+
+
+def _admitted(sample: Any, version: int) -> Admitted:
     if not isinstance(sample, Sample):
-        raise _wrong(f"the engine returned a {type(sample).__name__}; expected a pipeline.sdk.Sample")
+        raise _wrong(f"the engine returned a {kind(sample)}; expected a pipeline.sdk.Sample")
     if sample.failed is not None:
         raise Refused(_failure(sample.failed), sample.detail or "the engine says so")
     if sample.finish_reason not in FINISH_REASONS:
@@ -63,7 +77,9 @@ def admit(sample: Any, version: int) -> Admitted:
         raise Refused(Failure.EMPTY, "the response has no tokens")
     spans = ((0, tokens, version),) if sample.version_spans is None else _spans(sample.version_spans, tokens)
     logprobs, mask = _logprobs(sample.logprobs, tokens), _mask(sample.loss_mask, tokens)
-    return Admitted(tokens, ids, logprobs, mask, spans, entropy, env_reward)
+    finish, detail = FinishReason(sample.finish_reason), told(sample.detail) if sample.detail else None
+    flags = bool(sample.drop_flag), bool(sample.env_timeout), bool(sample.env_failed)
+    return Admitted(tokens, ids, logprobs, mask, spans, entropy, env_reward, finish, detail, *flags)
 
 
 def number(value: Any, name: str) -> float:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pipeline.domain.lead import seed_of
+from pipeline.domain.told import told_error
 from pipeline.domain.vocabulary import Failure
 from pipeline.engines.door import Refused
 from pipeline.engines.transcript import Broken, Transcript
 from pipeline.engines.turns import Reply, Turns
 from pipeline.sdk import Engine, Environment, EpisodeRequest, Sample, SampleRequest
+from pipeline.user_code import contained
 
 T = TypeVar("T")
 
@@ -102,13 +104,13 @@ class _Clock:
         """A call of the environment; `unwanted` takes what it returns too late. Raises Broken."""
         own, left = self._limits.step_timeout_s, self._left()
         try:
-            return await within(call(), min(own, left), unwanted)
+            return await within(contained(call), min(own, left), unwanted)
         except _Late:
             if own <= left:
                 raise Broken(Failure.TIMEOUT, f"the environment's {what} took over {own:g} s") from None
             raise self._over() from None
         except Exception as error:
-            detail = f"the environment's {what} raised {type(error).__name__}: {error}"
+            detail = f"the environment's {what} raised {told_error(error)}"
             raise Broken(Failure.ENV_FAILED, detail) from error
 
     async def turn(self, call: Awaitable[Reply]) -> Reply:
@@ -120,7 +122,7 @@ class _Clock:
         except _Cancelled:
             raise Refused(Failure.ABORTED, "the engine cancelled the call") from None
         except Exception as error:
-            raise Refused(Failure.ENV_FAILED, f"the engine raised {type(error).__name__}: {error}") from error
+            raise Refused(Failure.ENV_FAILED, f"the engine raised {told_error(error)}") from error
 
     def _left(self) -> float:
         return max(self._end - asyncio.get_running_loop().time(), 0.0)
@@ -162,7 +164,7 @@ def _look_at(unwanted: Callable[[T], None] | None, task: asyncio.Future[T]) -> N
 
 async def _closed(episode: Any, seconds: float) -> None:
     try:
-        await within(episode.close(), seconds)
+        await within(contained(lambda: episode.close()), seconds)
     except Exception:  # it ended already, well or not
         return
 
@@ -170,8 +172,10 @@ async def _closed(episode: Any, seconds: float) -> None:
 def _opening(episode: Any) -> Any:
     try:
         return episode.opening
-    except Exception as error:
-        raise Broken(Failure.ENV_FAILED, f"the episode's opening raised {type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise Broken(Failure.ENV_FAILED, f"the episode's opening raised {told_error(error)}") from error
 
 
 def _next(request: SampleRequest, played: Transcript) -> SampleRequest:

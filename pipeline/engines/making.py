@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pipeline.domain import events as e
 from pipeline.domain.told import told
@@ -14,8 +14,6 @@ from pipeline.sdk import Sample
 from pipeline.store.format import Payload, encode
 from pipeline.store.keys import fresh_key
 from pipeline.store.payloads import PayloadStore
-
-FINISHES: Final = {reason.value: reason for reason in FinishReason}
 
 
 class Failed(NamedTuple):
@@ -76,17 +74,20 @@ class Maker:
         return Made(slot, failed)
 
     def _success(self, sampled: Sampled, question: Question, sample: Sample, at: int) -> Made:
-        tokens, response_ids, logprobs, loss_mask, spans, entropy, env_reward = admit(sample, sampled.version)
+        found = admit(sample, sampled.version)
+        spans = found.spans
         prompt_ids, slot = question.prompt_ids, sampled.slot
-        payload = Payload(question.grading, sample.text, prompt_ids, response_ids, logprobs, loss_mask, spans)
+        payload = Payload(
+            question.grading, sample.text, prompt_ids, found.response_ids, found.logprobs, found.loss_mask, spans
+        )
         value, head_bytes = encode(payload)
         asked, oldest, newest = slot.ask.event, min(spans, key=_version)[2], max(spans, key=_version)[2]
         event = e.ResponseGenerated(
             asked.group_id, slot.slot, slot.round, asked.purpose,
             fresh_key(self._store.run, asked.group_id, slot.slot, slot.round), len(value), head_bytes, None,
-            told(sample.detail) if sample.detail else None, FINISHES[sample.finish_reason], len(question.token_ids),
-            tokens, oldest, newest, entropy, env_reward, bool(sample.drop_flag), bool(sample.env_timeout),
-            bool(sample.env_failed), sampled.sampling_ms, self._generator, at,
+            found.detail, found.finish, len(question.token_ids), found.tokens, oldest, newest, found.entropy,
+            found.env_reward, found.drop_flag, found.env_timeout, found.env_failed, sampled.sampling_ms,
+            self._generator, at,
         )  # fmt: skip
         if len(value) > self._store.limit_bytes:
             return self.too_long(slot, event, len(value))

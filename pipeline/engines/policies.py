@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pipeline.domain.events import EvalRef, PolicyPublished
+from pipeline.domain.told import told_error
 from pipeline.log.backoff import Backoff
 from pipeline.sdk import Engine
+from pipeline.user_code import contained, is_told_to_end
 
 ATTEMPTS: Final = 4
 
@@ -43,10 +45,12 @@ async def load(engine: Engine, folder: Path, policy: Policy) -> None:
     for attempt in range(1, ATTEMPTS + 1):
         await asyncio.to_thread(_check, file, policy)
         try:
-            return await engine.load_policy(file, policy.version)
-        except Exception as error:
+            return await contained(lambda: engine.load_policy(file, policy.version))
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_told_to_end():
+                raise
             if attempt == ATTEMPTS:
-                detail = f"the engine can't load policy {policy.version} from {file}: {type(error).__name__}: {error}"
+                detail = f"the engine can't load policy {policy.version} from {file}: {told_error(error)}"
                 raise Unusable(f"{detail}; mend the engine, then start a new run from a checkpoint") from error
         await backoff.wait()
 

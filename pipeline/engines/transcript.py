@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import fsum, isfinite
 from typing import Any
 
+from pipeline.domain.told import told_error
 from pipeline.domain.vocabulary import Failure
 from pipeline.engines.door import Admitted, Refused, admit, number, token_array
 from pipeline.sdk import FinishReason, Observation, Sample, Turn
@@ -53,7 +54,16 @@ class Transcript:
         return Turn(tuple(ids), sample.text, sample.finish_reason)
 
     def wrote(self, observation: Any) -> Observation:
-        """Take what the environment wrote; returns it. Raises Broken if it can't be right."""
+        """Take what the environment wrote; returns it, read. Raises Broken if it can't be right, whatever it does."""
+        try:
+            return self._wrote(observation)
+        except (Broken, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            detail = f"the environment's observation can't be read: {told_error(error)}"
+            raise Broken(Failure.ENV_FAILED, detail) from error
+
+    def _wrote(self, observation: Any) -> Observation:
         if not isinstance(observation, Observation):
             kind = type(observation).__name__
             raise Broken(Failure.ENV_FAILED, f"the environment gave a {kind}; expected a pipeline.sdk.Observation")
@@ -64,6 +74,7 @@ class Transcript:
         try:
             reward = number(observation.reward, "the environment's reward")
             ids = _ints(token_array(observation.token_ids, "the environment's token_ids"))
+            done, drop = bool(observation.done), bool(observation.drop)
         except Refused as refused:
             raise Broken(refused.failure, refused.detail) from None
         self.token_ids += ids
@@ -72,8 +83,8 @@ class Transcript:
             self._logprobs.extend([0.0] * len(ids))
         self.texts.append(text)
         self._rewards.append(reward)
-        self.dropped |= bool(observation.drop)
-        return observation
+        self.dropped |= drop
+        return Observation(ids, text, reward, done, drop)
 
     def sample(self, finish: FinishReason) -> Sample:
         """The whole episode as one response. Raises Broken if its rewards have no finite sum."""

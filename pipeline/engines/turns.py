@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.sdk import Engine, SampleRequest
+from pipeline.user_code import contained
 
 
 class Reply(NamedTuple):
@@ -85,9 +86,11 @@ class Turns:
     async def _call(self, batch: Sequence[tuple[SampleRequest, asyncio.Future[Reply]]]) -> None:
         version, answers = self._version, [answer for _, answer in batch]
         try:
-            samples = await self._engine.generate([request for request, _ in batch])
+            requests = [request for request, _ in batch]
+            samples = await contained(lambda: self._engine.generate(requests))
             if len(samples) != len(batch):
                 raise RuntimeError(f"{len(samples)} samples for {len(batch)} requests; expected one for each, in order")
+            samples = list(samples)
         except asyncio.CancelledError:
             for answer in answers:
                 answer.cancel()

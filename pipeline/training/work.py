@@ -83,7 +83,7 @@ class Work:
         except Exception as error:
             raise FileMissing(
                 f"{path} (version {action.checkpoint.version}) is the file that the ledger names, but "
-                f"{type(self.learner).__name__} can't load it: {type(error).__name__}: {error}; run the code that "
+                f"{type(self.learner).__name__} can't load it: {told_error(error)}; run the code that "
                 "wrote it, or start a new run"
             ) from error
         return Done(action, policy=action.published)

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.sdk import Misconfigured, Sample, SampleRequest, Score, ScoreRequest
+import numpy as np
+
+from pipeline.sdk import Misconfigured, Opinion, Sample, SampleRequest, Score, ScoreRequest
 
 
 class Echo:
@@ -61,12 +63,14 @@ def rejects_bad(seed: int, options: Mapping[str, Any]) -> Any:
 
 
 class Touchy:
-    """A custom group filter that breaks on a group without tokens."""
+    """A custom group filter that breaks on a group without tokens, and rejects responses of 7 tokens in odd words."""
 
     def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
         """It takes none."""
 
-    def __call__(self, members: Sequence[Any]) -> bool:
+    def __call__(self, members: Sequence[Any]) -> Any:
         if not any(member.response_tokens for member in members):
-            raise ValueError("no tokens at all")
+            raise ValueError("no tokens at all: \ud83d")
+        if members[0].response_tokens == 7:
+            return Opinion(np.bool_(False), "\ud83d", np.float32(7), np.int64(8))  # type: ignore[arg-type]
         return True

@@ -53,13 +53,15 @@ def test_a_filter_of_ones_own_decides_in_the_filter_and_its_exception_ends_nothi
     rig = Rig(services, run_name, tmp_path, **custom(filters=chains))
     groups = [
         assembled(f"{n}@0", [member(slot, slot % 2, response_tokens=tokens) for slot in range(4)], domain="sorting")
-        for n, tokens in enumerate((600, 20, 0, 20))
+        for n, tokens in enumerate((600, 20, 0, 7, 20))
     ]
     rig.write(Topic.GROUPS, [*groups, FINISHED])
     assert rig.process("filter", "--until-finished").wait(DEADLINE_S) == 0
-    long, short, broken, after = rig.read(Topic.LEDGER)[1:]
+    long, short, broken, odd, after = rig.read(Topic.LEDGER)[1:]
     assert isinstance(long, e.GroupRejected) and (long.reason, long.measured) == (Reason.CUSTOM, 600.0)
     assert (long.threshold, long.detail) == (512.0, "examples.my_filter:NotTooLong: too long on average")
     assert isinstance(broken, e.GroupRejected) and broken.reason is Reason.FILTER_ERROR
-    assert broken.detail == "tests.facts.plugins:Touchy: ValueError: no tokens at all"
+    assert broken.detail == "tests.facts.plugins:Touchy: ValueError: no tokens at all: \\ud83d"
+    assert isinstance(odd, e.GroupRejected) and (odd.measured, odd.threshold) == (7.0, 8.0)
+    assert odd.detail == "tests.facts.plugins:Touchy: \\ud83d"
     assert isinstance(short, e.GroupAccepted) and isinstance(after, e.GroupAccepted)
