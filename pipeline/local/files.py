@@ -37,20 +37,23 @@ def write_json(path: Path, record: Mapping[str, Any]) -> None:
     fresh.replace(path)
 
 
-def kept_port(path: Path, wanted: int | None = None) -> int:
-    """The port recorded at `path`: chosen once, kept over restarts, since clients remember it. `wanted` replaces it."""
+def kept_port(path: Path, wanted: int | None = None, other_than: int | None = None) -> int:
+    """The port recorded at `path`: chosen once, kept over restarts, since clients remember it. `wanted` replaces it;
+    `other_than`: a port that is another's although nobody listens there yet."""
     recorded = read_json(path).get("port")
-    port = wanted or recorded or free_port()
+    port = wanted or recorded or free_port(other_than)
     if port != recorded:
         write_json(path, {"port": port})
     return int(port)
 
 
-def free_port() -> int:
+def free_port(other_than: int | None = None) -> int:
     """A free port of this machine, below the range from which outgoing connections get theirs: a server that is
     stopped for a moment would find its port taken by one of those."""
     while True:
         port = 15_000 + secrets.randbelow(15_000)
+        if port == other_than:
+            continue
         with socket.socket() as sock:
             try:
                 sock.bind(("127.0.0.1", port))

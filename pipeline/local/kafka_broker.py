@@ -86,7 +86,8 @@ class LocalKafka:
         return self.folder / "data"
 
     def _write_settings(self) -> Path:
-        own = f"127.0.0.1:{kept_port(self.folder / 'controller-port.json')}"
+        taken = kept_port(self.folder / "port.json", self._wanted_port)
+        own = f"127.0.0.1:{kept_port(self.folder / 'controller-port.json', other_than=taken)}"
         listeners = f"INTERNAL://{self.bootstrap},CONTROLLER://{own}"
         lines = broker_settings(listeners, f"INTERNAL://{self.bootstrap}", own, str(self._data))
         path = self.folder / "server.properties"

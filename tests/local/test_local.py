@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pipeline.local import LocalKafka, LocalRedis, LocalServicesError, Services, down, ensure, status
 from pipeline.local.daemon import Daemon
 from pipeline.local.docker import docker_kafka
+from pipeline.local.files import kept_port
 from pipeline.local.jars import KAFKA_VERSION, POM
 from pipeline.local.probe import kafka_answers, redis_answers, wait_until
 
@@ -214,3 +215,10 @@ def test_a_redis_that_does_not_answer_is_named_without_its_password(tmp_path: Pa
         ensure(tmp_path, redis_url="redis://user:hunter2@127.0.0.1:1/0")
     assert "hunter2" not in str(refused.value)
     assert "127.0.0.1:1" in str(refused.value)
+
+
+def test_two_ports_that_belong_together_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    drawn = iter([0, 0, 1])
+    monkeypatch.setattr("pipeline.local.files.secrets.randbelow", lambda most: next(drawn))
+    first = kept_port(tmp_path / "one.json")
+    assert kept_port(tmp_path / "two.json", other_than=first) == first + 1
