@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant(
         "solved_at_a_lower_rate",
         DOMAIN + "issuing.py",
-        "rate is None or rate < least:",
-        "rate is None or rate < least / 2:",
+        "rate is None or not rate >= least:",
+        "rate is None or not rate >= least / 2:",
         "answered_by_next_prompt",
     ),
     Mutant(

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -245,11 +246,11 @@ def lines_executed(work: Callable[[], object]) -> int:
 def test_no_loop_over_rows_or_segments(level: Level) -> None:
     """As many lines run for 2 rows as for 3,000, for 1 segment a row as for 20."""
     counts = set()
-    for rows, width, turn in ((2, 4, 4), (2, 4, 4), (3000, 4, 4), (2, 80, 4), (300, 80, 4)):
+    for rows, width, turn in ((2, 4, 4), (3000, 4, 4), (2, 80, 4), (300, 80, 4)):
         train, sampler, _ = drawn(1, rows, width)
         mask = (torch.arange(width) % turn < turn - 1).expand(rows, width)
-        ran = lines_executed(lambda t=train, q=sampler, m=mask: correct(t, q, m, everything(level)))  # type: ignore[misc]
-        counts.add(ran)
+        work = partial(correct, train, sampler, mask, everything(level))
+        counts.add(min(lines_executed(work) for _ in range(3)))  # a first call imports, a collection may run in another
     assert len(counts) == 1 and counts.pop() > 50
 
 
