@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 0.25
 ASK_EVERY_S: Final = 2.0
-LINE_EVERY_S: Final = 5.0
 
 
 def top(
@@ -99,6 +98,8 @@ class Lines:
 
     def update(self, watch: Watch, rules: Rules) -> None:
         """A line, if it is time for one."""
+        from pipeline.demo.live import LINE_EVERY_S
+
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + LINE_EVERY_S
             self._print(watch, list(_waiting(watch, rules)))

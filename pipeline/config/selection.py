@@ -11,6 +11,7 @@ from pipeline.domain.selection.rules import Keep, Metric, Mode, SelectionRules, 
 from pipeline.domain.selection.weights import Rescale
 
 DEFAULT_TYPE = "ranked"
+DEFAULTS = SelectionRules()
 Window = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -29,13 +30,13 @@ class Ranked(Windows):
     its deviation over the batch's largest."""
 
     type: Literal["ranked"]
-    strategy: Strategy = "top_p"
-    value: float = 1.0
-    metric: Metric = "reward_variance"
-    keep: Keep = "largest"
-    mode: Mode = "linear"
-    eps: float = 0.01
-    include_zero: bool = True
+    strategy: Strategy = DEFAULTS.strategy
+    value: float = DEFAULTS.value
+    metric: Metric = DEFAULTS.metric
+    keep: Keep = DEFAULTS.keep
+    mode: Mode = DEFAULTS.mode
+    eps: float = DEFAULTS.eps
+    include_zero: bool = DEFAULTS.include_zero
     weights: Literal["none", "soft"] = "none"
 
     def rules(self) -> SelectionRules:

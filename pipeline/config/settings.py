@@ -16,6 +16,7 @@ from pipeline.config.errors import ConfigError, Problem
 from pipeline.config.values import RunName
 
 PREFIX = "TAMIS_"
+TrackerKind = Literal["jsonl", "tensorboard", "wandb"]
 _DECODES = {"decode_responses", "encoding", "encoding_errors", "errors"}
 _OURS = {
     "bootstrap.servers",
@@ -80,7 +81,7 @@ class ProcessSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     concurrency: int | None = Field(None, ge=1)
     """Calls under way at once; None: what the plugin says."""
-    trackers: Annotated[tuple[Literal["jsonl", "tensorboard", "wandb"], ...], NoDecode, BeforeValidator(_words)] = ()
+    trackers: Annotated[tuple[TrackerKind, ...], NoDecode, BeforeValidator(_words)] = ()
     """Where the monitor keeps the run's numbers as well; separated by commas. Files go to data_dir/RUN/trackers."""
     kafka: Annotated[dict[str, str], AfterValidator(_kafka)] = Field({}, repr=False)
     """Passed on to the Kafka client as it is, such as security.protocol; JSON in the environment."""

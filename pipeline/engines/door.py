@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from math import isfinite
-from numbers import Real
 from operator import index
 from typing import Any, Final, NamedTuple
 
 from pipeline.domain.told import kind, shown, told, told_error
+from pipeline.domain.told import number as told_number
 from pipeline.domain.vocabulary import Failure, FinishReason
 from pipeline.sdk import Sample
 from pipeline.store.format import Array, Span
@@ -84,15 +83,10 @@ def _admitted(sample: Any, version: int) -> Admitted:
 
 def number(value: Any, name: str) -> float:
     """A finite number, as a float. Raises Refused."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise _wrong(f"{name} is {shown(value)}; expected a number")
     try:
-        found = float(value)
-    except OverflowError:
-        raise _wrong(f"{name} is {shown(value)}; expected a number that a float can hold") from None
-    if not isfinite(found):
-        raise _wrong(f"{name} is {value}; expected a finite number")
-    return found
+        return told_number(value)
+    except ValueError as error:
+        raise _wrong(f"{name} is {error}") from None
 
 
 def token_array(values: Any, name: str) -> Array:

@@ -7,17 +7,16 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pipeline.config.errors import ConfigError
+from pipeline.config.settings import TrackerKind
 from pipeline.sdk import Tracker
 
-Kind = Literal["jsonl", "tensorboard", "wandb"]
 
-
-def open_trackers(kinds: Sequence[Kind], folder: Path, run: str, config: Mapping[str, Any]) -> list[Tracker]:
+def open_trackers(kinds: Sequence[TrackerKind], folder: Path, run: str, config: Mapping[str, Any]) -> list[Tracker]:
     """The trackers of a run; files go under `folder`. ConfigError where a package is missing."""
-    makers: dict[Kind, Callable[[Path, str, Mapping[str, Any]], Tracker]] = {
+    makers: dict[TrackerKind, Callable[[Path, str, Mapping[str, Any]], Tracker]] = {
         "jsonl": JsonlTracker,
         "tensorboard": TensorboardTracker,
         "wandb": WandbTracker,

@@ -52,7 +52,7 @@ def leaves(commands: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", sorted(leaves(COMMANDS)))
-def test_every_command_answers_in_json(name: str) -> None:
+def test_every_command_has_an_option_for_json(name: str) -> None:
     command = leaves(COMMANDS)[name]
     if name == "consume":
         return  # a process, whose log lines are JSON
