@@ -169,14 +169,13 @@ class Generator:
             self._newest = (policy, job)
 
     def _begin_load(self, policy: Policy) -> None:
-        self._loading = True
+        self._loading, self._loaded = True, None
         self._calls.note_load()
         self._tasks.create_task(self._load(policy))
 
     async def _load(self, policy: Policy) -> None:
         started = time.perf_counter()
         try:
-            self._loaded = None
             await load(self._engine, self._folder, policy)
             self._loaded = policy
             log.info("policy loaded", version=policy.version, seconds=round(time.perf_counter() - started, 3))

@@ -259,6 +259,45 @@ def test_with_refresh_an_evaluation_keeps_its_policy_to_its_end(services: Servic
     assert responses["2@0"].oldest_version == 1
 
 
+class Together(Refreshing):
+    """An evaluation and slots 0 end in one turn of the event loop, when `release` is called; the rest with the gate."""
+
+    def __init__(self) -> None:
+        super().__init__(concurrency=4)
+        self._released = asyncio.Event()
+
+    async def generate(self, requests: Any) -> Any:
+        self._loop = asyncio.get_running_loop()
+        if not (requests[0].greedy or requests[0].response_id.endswith("/0.1")):
+            return await super().generate(requests)
+        begun = self.version
+        self.asked.append((begun, requests[0]))
+        await self._released.wait()
+        return [replace(sample(-0.5, -0.25), version_spans=((0, 1, begun), (1, 2, self.version)))]
+
+    def release(self) -> None:
+        """From another thread."""
+        self._loop.call_soon_threadsafe(self._released.set)
+
+
+def test_with_refresh_calls_that_end_together_load_a_policy_once(services: Services, run_name: str, tmp_path: Path):
+    rig = Rig(services, run_name, tmp_path)
+    engine = Together()
+    engine.gate.clear()
+    old = rig.policy(0)
+    rig.write(Topic.PROMPTS, [old, evaluation(0, old, 1), issued(1, 2)])
+    with rig.generator(engine, refresh=True):
+        eventually(lambda: len(engine.ids) == 3, "an evaluation and two training samples run")
+        rig.write(Topic.PROMPTS, [rig.policy(1)])
+        eventually(lambda: rig.committed(StageName.GENERATOR)[1].policy == 3, "the newest policy is known")
+        engine.release()
+        eventually(lambda: 1 in engine.loads, "the newest policy is loaded")
+        rig.until(Topic.RESPONSES, 2)
+        engine.gate.set()
+        rig.until(Topic.RESPONSES, 3)
+    assert engine.loads == [0, 1]
+
+
 def test_with_refresh_a_response_without_spans_is_refused(services: Services, run_name: str, tmp_path: Path):
     rig = Rig(services, run_name, tmp_path)
     engine = Engine()
