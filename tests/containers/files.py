@@ -16,6 +16,10 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 PYTHON_IMAGE = re.findall(r"^ARG PYTHON_IMAGE=(\S+)", DOCKERFILE, re.MULTILINE)[0]
 PROMETHEUS: dict[str, Any] = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy/grafana/dashboards/tamis.json").read_text())
+QUERIES: dict[str, str] = {
+    target["expr"]: target["legendFormat"] for panel in DASHBOARD["panels"] for target in panel["targets"]
+}
+"""Each query of the dashboard, and the legend of what it finds."""
 TORCH = ("trainer", "generator")
 """Consumers whose image has torch."""
 

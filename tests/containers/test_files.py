@@ -6,7 +6,6 @@ import re
 import shlex
 
 import pytest
-import yaml
 
 from pipeline.cli.common import STAGES
 from pipeline.config import load
@@ -16,12 +15,10 @@ from pipeline.local.docker import KAFKA_IMAGE, REDIS_IMAGE
 from pipeline.local.kafka_settings import broker_settings
 from pipeline.local.redis_server import redis_options
 from pipeline.local.services import GIB
-from pipeline.metrics.declared import METRICS
-from tests.containers.files import DASHBOARD, DOCKERFILE, PROMETHEUS, PYTHON_IMAGE, ROOT, SERVICES, TORCH, pins, version
+from tests.containers.files import DOCKERFILE, PROMETHEUS, PYTHON_IMAGE, ROOT, SERVICES, TORCH, pins, version
 
 CONSUMERS = {name: SERVICES[name] for name in STAGES}
 IMAGES = ROOT / "deploy" / "images"
-NAME = re.compile(r"\btamis_[a-z_]+\b")
 
 
 def test_the_locks_of_the_images_pin_what_the_projects_lock_pins() -> None:
@@ -106,20 +103,3 @@ def test_prometheus_asks_every_consumer() -> None:
     (found,) = job["dns_sd_configs"]
     assert sorted(found["names"]) == sorted(STAGES)
     assert {service["environment"]["TAMIS_METRICS_PORT"] for service in CONSUMERS.values()} == {str(found["port"])}
-
-
-def test_the_dashboard_asks_for_metrics_that_exist() -> None:
-    ends = {"counter": "_total", "histogram": "_bucket", "gauge": ""}
-    known = {metric.name + ends[metric.kind] for metric in METRICS}
-    asked = {
-        name for panel in DASHBOARD["panels"] for target in panel["targets"] for name in NAME.findall(target["expr"])
-    }
-    assert len(asked) > 10
-    assert asked <= known
-
-
-def test_the_dashboard_asks_the_source_that_is_provisioned() -> None:
-    (source,) = yaml.safe_load((ROOT / "deploy/grafana/datasources/prometheus.yml").read_text())["datasources"]
-    assert {panel["datasource"]["uid"] for panel in DASHBOARD["panels"]} == {source["uid"]}
-    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-    assert home == "/etc/grafana/provisioning/dashboards/tamis.json"
