@@ -31,9 +31,9 @@ def tail(
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Print the records of a topic, decoded, as JSON, one a line (with or without --json)."""
+    """Print the records of a topic, decoded, one a line: in short (times are UTC), or with --json whole, as JSON."""
     from pipeline.domain.events import EVENTS
-    from pipeline.history.tail import REASONS, Domains, Wanted, tail_lines
+    from pipeline.history.tail import REASONS, Domains, Wanted, json_line, tail_records, text_line
     from pipeline.runs import open_run
 
     if topic not in {t.value for t in Topic}:
@@ -46,8 +46,9 @@ def tail(
     if domain is not None:
         _known("domain", domain, [known.name for known in open_run(connection).rules.domains])
     wanted = Wanted(group, reason, domain, event, Domains(connection))
-    for text in tail_lines(connection, Topic(topic), follow=follow, last=last, wanted=wanted):
-        print(text, flush=follow)
+    line = json_line if as_json else text_line
+    for record in tail_records(connection, Topic(topic), follow=follow, last=last, wanted=wanted):
+        print(line(record), flush=follow)
 
 
 def _known(what: str, word: str | None, words: Iterable[str]) -> None:

@@ -1,11 +1,12 @@
-"""Records as lines of JSON, for people and for other programs."""
+"""Records as lines: of text for people, of JSON for other programs."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from pipeline.domain import events as e
@@ -21,6 +22,8 @@ _REASONS = (
 )  # fmt: skip
 REASONS = sorted({reason.value for kind in _REASONS for reason in kind})
 """Whatever an event can name as its reason."""
+LONGEST = 48
+"""Characters of a text that a line for people has."""
 _MEMBERS = Members()
 
 
@@ -70,7 +73,7 @@ class Wanted:
         return self.domains.of(group) if own is None and group is not None and self.domains is not None else own
 
 
-def tail_lines(connection: Connection, topic: Topic, follow: bool, last: int, wanted: Wanted) -> Iterator[str]:
+def tail_records(connection: Connection, topic: Topic, follow: bool, last: int, wanted: Wanted) -> Iterator[Record]:
     """The last wanted records of a topic (all if `last` is 0), then, with `follow`, each that arrives."""
     ends: dict[int, int] = {}
     if not follow or last:
@@ -79,17 +82,50 @@ def tail_lines(connection: Connection, topic: Topic, follow: bool, last: int, wa
             ends[record.partition] = record.offset + 1
             if wanted.shows(record):
                 kept.append(record)
-        yield from lines(kept)
+        yield from kept
     if follow:
-        yield from lines(r for r in read_topic(connection, topic, start=ends, stop_at_end=False) if wanted.shows(r))
+        yield from (r for r in read_topic(connection, topic, start=ends, stop_at_end=False) if wanted.shows(r))
 
 
-def lines(records: Iterable[Record]) -> Iterator[str]:
-    """One JSON object each: coordinates, cause, event. What can't be decoded says why."""
-    for record in records:
-        where = f"{record.topic}/{record.partition}/{record.offset}"
-        head = {"record": where, "ms": record.timestamp_ms, "cause": record.cause}
-        yield json.dumps({**head, **body_of(record)}, allow_nan=False)
+def json_line(record: Record) -> str:
+    """A JSON object: coordinates, cause, event. What can't be decoded says why."""
+    head = {"record": _where(record), "ms": record.timestamp_ms, "cause": record.cause}
+    return json.dumps({**head, **body_of(record)}, allow_nan=False)
+
+
+def text_line(record: Record) -> str:
+    """When (UTC), where, which event of which group; then its fields that say something, in short."""
+    body = body_of(record)
+    clock = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    event, group = body.pop("event", ""), body.pop("group_id", None)
+    head = f"{clock}  {_where(record):<16} {event}{f' {_text(group)}' if group else ''}"
+    return "  ".join((head, *filter(None, [" ".join(_told(body))])))
+
+
+def _where(record: Record) -> str:
+    return f"{record.topic}/{record.partition}/{record.offset}"
+
+
+def _told(body: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Fields as name=value; a list by how many it has, and nothing of what is absent, empty or false."""
+    for name, value in body.items():
+        if name == "at" or value is None or value is False or value in ("", [], {}):
+            continue
+        match value:
+            case dict():
+                yield from _told(value, f"{prefix}{name}.")
+            case list():
+                yield f"{prefix}{name}=[{len(value)}]"
+            case float():
+                yield f"{prefix}{name}={value:.6g}"
+            case _:
+                yield f"{prefix}{name}={_text(str(value))}"
+
+
+def _text(value: str) -> str:
+    """Quoted where it isn't one printable word."""
+    short = value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}…"
+    return short if short.isprintable() and " " not in short else repr(short)
 
 
 def body_of(record: Record) -> dict[str, Any]:

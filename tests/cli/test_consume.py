@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -38,6 +39,10 @@ def write(connection: Connection, topic: Topic, *values: bytes) -> None:
     assert producer.flush(30) == 0
 
 
+def tail(tamis: Tamis, *words: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in tamis("tail", *words, "--json").out.splitlines()]
+
+
 def test_a_record_that_cannot_be_read_is_a_dead_letter_and_the_run_goes_on(
     tamis: Tamis, created: Connection, consume: Consume
 ) -> None:
@@ -45,13 +50,12 @@ def test_a_record_that_cannot_be_read_is_a_dead_letter_and_the_run_goes_on(
     write(created, Topic.ROLLOUTS, b"hello", b"\xc3", misplaced)
     assembler = consume("assembler", "--run", created.run)
     letters = eventually(
-        lambda: found if len(found := tamis("tail", created.run, "dead-letters").out.splitlines()) == 3 else None,
-        "three dead letters",
+        lambda: found if len(found := tail(tamis, created.run, "dead-letters")) == 3 else None, "three dead letters"
     )
-    assert [json.loads(line)["event"] for line in letters] == ["DeadLettered"] * 3
-    assert [json.loads(line)["offset"] for line in letters] == [0, 1, 2]
-    found = tamis("tail", created.run, "dead-letters", "--reason", "truncated", "--event", "DeadLettered").out
-    assert [json.loads(line)["offset"] for line in found.splitlines()] == [1]
+    assert [letter["event"] for letter in letters] == ["DeadLettered"] * 3
+    assert [letter["offset"] for letter in letters] == [0, 1, 2]
+    found = tail(tamis, created.run, "dead-letters", "--reason", "truncated", "--event", "DeadLettered")
+    assert [letter["offset"] for letter in found] == [1]
     status = json.loads(tamis("status", created.run, "--json").out)
     assert status["dead_letters"] == {"no_marker": 1, "truncated": 1, "wrong_topic": 1}
     handled = {row["partition"]: row["committed"] for row in status["stages"] if row["stage"] == "assembler"}
@@ -83,7 +87,7 @@ def dead_letters(tamis: Tamis, run: str) -> None:
     assert (refused.code, "still can't be read" in refused.err) == (2, True)
     assert f"run {run} has no dead letter 99" in tamis("dead-letters", "show", run, 99).err
     assert "to responses/1" in tamis("dead-letters", "replay", run, last).out
-    again = [json.loads(line) for line in tamis("tail", run, "responses").out.splitlines()]
+    again = tail(tamis, run, "responses")
     assert [(row["event"], row["group_id"]) for row in again] == [("ResponseGenerated", "3@1")]
     assert again[0]["record"].startswith("responses/1/") and again[0]["cause"].startswith("cli/")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -137,9 +138,13 @@ def test_a_run_that_has_just_been_made_has_a_status_and_a_clean_audit(tamis: Tam
     assert json.loads(tamis("audit", created.run, "--json").out)["clean"] is True
 
 
-def test_tail_prints_records_as_json_and_trace_refuses_an_unknown_group(tamis: Tamis, created: Connection) -> None:
-    lines = tamis("tail", created.run).out.splitlines()
+def test_tail_prints_records_and_trace_refuses_an_unknown_group(tamis: Tamis, created: Connection) -> None:
+    lines = tamis("tail", created.run, "--json").out.splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["RunStarted"]
+    told = tamis("tail", created.run).out
+    assert re.match(
+        rf"\d\d:\d\d:\d\d\.\d{{3}}  ledger/0/0  +RunStarted  run={created.run} config=.+ prompt_sizes\.a=", told
+    ), told
     answer = tamis("tail", created.run, "legder")
     assert (answer.code, answer.err.startswith("error: there is no topic 'legder'; expected one of: prompts")) == (
         2,
@@ -200,9 +205,9 @@ def test_records_are_found_by_the_domain_of_their_group_and_members_are_decoded(
         Output(Topic.LEDGER, 0, opened), Output(Topic.LEDGER, 0, batch), Output(Topic.RESPONSES, 1, response),
         Output(Topic.RESPONSES, 1, foreign),
     ])  # fmt: skip
-    found = tamis("tail", created.run, "responses", "--domain", "a").out.splitlines()
+    found = tamis("tail", created.run, "responses", "--domain", "a", "--json").out.splitlines()
     assert [json.loads(line)["group_id"] for line in found] == ["5@1"]
-    shown = json.loads(tamis("tail", created.run, "--event", "BatchFormed").out)
+    shown = json.loads(tamis("tail", created.run, "--event", "BatchFormed", "--json").out)
     assert shown["groups"][0]["members"][0]["reward"] == 0.25
 
 
