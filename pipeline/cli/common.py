@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -21,7 +23,34 @@ STATE = Path(os.environ.get("TAMIS_STATE", ".tamis"))
 
 SEE, OWN, LOOK = "See it work", "A run of your own", "What happened, and why"
 
-Run = Annotated[str, typer.Argument(help="Name of the run (tamis runs lists them).", show_default=False, metavar="RUN")]
+
+def known_runs(incomplete: str) -> list[str]:
+    """For the shell's completion: the runs on the broker that answers, none if none does."""
+    from pipeline.log.admin import list_runs
+    from pipeline.runs import connection_of
+
+    with suppress(Exception):  # whatever is wrong, the command itself will say
+        settings, _ = effective_settings(None, None, None)
+        if settings.bootstrap is not None and kafka_listens(settings.bootstrap):
+            return [run for run in list_runs(connection_of(settings, "any")) if run.startswith(incomplete)]
+    return []
+
+
+def among(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """For the shell's completion: these words."""
+    known = list(words)
+    return lambda incomplete: [word for word in known if word.startswith(incomplete)]
+
+
+Run = Annotated[
+    str,
+    typer.Argument(
+        help="Name of the run (tamis runs lists them).",
+        show_default=False,
+        metavar="RUN",
+        autocompletion=known_runs,
+    ),
+]
 Bootstrap = Annotated[
     str | None,
     typer.Option(

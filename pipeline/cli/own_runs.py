@@ -19,9 +19,11 @@ from pipeline.cli.common import (
     Bootstrap,
     RedisUrl,
     Run,
+    among,
     caution,
     connection_for,
     fail,
+    known_runs,
     print_json,
     say,
     settings_for,
@@ -89,8 +91,16 @@ def _facts(started: e.RunStarted, created: bool) -> dict[str, Any]:
 
 
 def consume(
-    stage: Annotated[str, typer.Argument(help=f"One of: {', '.join(STAGES)}.", show_default=False, metavar="STAGE")],
-    run: Annotated[str | None, typer.Option(help="Name of the run. Default: TAMIS_RUN.", metavar="RUN")] = None,
+    stage: Annotated[
+        str,
+        typer.Argument(
+            help=f"One of: {', '.join(STAGES)}.", show_default=False, metavar="STAGE", autocompletion=among(STAGES)
+        ),
+    ],
+    run: Annotated[
+        str | None,
+        typer.Option(help="Name of the run. Default: TAMIS_RUN.", metavar="RUN", autocompletion=known_runs),
+    ] = None,
     slot: Annotated[
         str | None,
         typer.Option(
@@ -98,6 +108,7 @@ def consume(
         ),
     ] = None,
     until_finished: Annotated[bool, typer.Option("--until-finished", help="End when the run is finished.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Log as JSON, one line each: it always does.")] = False,
     bootstrap: Bootstrap = None,
     redis_url: RedisUrl = None,
 ) -> None:

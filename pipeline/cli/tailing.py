@@ -7,17 +7,20 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.common import AsJson, Bootstrap, Run, connection_for, fail
+from pipeline.cli.common import AsJson, Bootstrap, Run, among, connection_for, fail
 from pipeline.config.errors import nearest
 from pipeline.domain.ids import parse_group_id
 from pipeline.domain.topology import Topic
 
-TOPICS = ", ".join(topic.value for topic in Topic)
+NAMES = [topic.value for topic in Topic]
+TOPICS = ", ".join(NAMES)
 
 
 def tail(
     run: Run,
-    topic: Annotated[str, typer.Argument(help=f"One of: {TOPICS}.", metavar="TOPIC")] = "ledger",
+    topic: Annotated[
+        str, typer.Argument(help=f"One of: {TOPICS}.", metavar="TOPIC", autocompletion=among(NAMES))
+    ] = "ledger",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as records arrive.")] = False,
     last: Annotated[int, typer.Option(help="Only the last so many; 0: all.", min=0, metavar="N")] = 20,
     group: Annotated[str | None, typer.Option(help="Only records about this group.", metavar="GROUP")] = None,
@@ -36,7 +39,7 @@ def tail(
     from pipeline.history.tail import REASONS, Domains, Wanted, json_line, tail_records, text_line
     from pipeline.runs import open_run
 
-    if topic not in {t.value for t in Topic}:
+    if topic not in NAMES:
         fail(f"there is no topic {topic!r}; expected one of: {TOPICS}", 2)
     _known("event", event, EVENTS)
     _known("reason", reason, REASONS)

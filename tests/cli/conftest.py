@@ -35,6 +35,15 @@ class Answer:
     err: str
 
 
+def completed(words: str, home: Path, **environment: str) -> list[str]:
+    """What a shell offers behind these words."""
+    place = str(len(words.split()) - 1 + words.endswith(" "))
+    asked = {"_TAMIS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": place, "PYTHONPATH": str(ROOT)}
+    command = [Path(sys.executable).with_name("tamis")]
+    ended = subprocess.run(command, env=asked | environment, cwd=home, capture_output=True, text=True, timeout=60)
+    return ended.stdout.split()
+
+
 class Consumer:
     """`tamis consume` in a process of its own."""
 

@@ -13,7 +13,7 @@ import typer.main
 
 from pipeline.cli.commands import app
 
-from .conftest import ROOT, Tamis
+from .conftest import ROOT, Tamis, completed
 
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 NAMES = sorted(COMMANDS)
@@ -54,18 +54,14 @@ def leaves(commands: dict[str, Any], before: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize("name", sorted(leaves(COMMANDS)))
 def test_every_command_has_an_option_for_json(name: str) -> None:
     command = leaves(COMMANDS)[name]
-    if name == "consume":
-        return  # a process, whose log lines are JSON
     options = {option for parameter in command.params for option in getattr(parameter, "opts", ())}
     assert "--json" in options
 
 
 def test_a_shell_can_complete(home: Path) -> None:
-    asked = {"_TAMIS_COMPLETE": "complete_bash", "COMP_WORDS": "tamis sta", "COMP_CWORD": "1", "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(
-        [Path(sys.executable).with_name("tamis")], env=asked, capture_output=True, text=True, timeout=60
-    )
-    assert ended.stdout.split() == ["status"]
+    assert completed("tamis sta", home) == ["status"]
+    assert completed("tamis consume sc", home) == ["scheduler", "scorer"]
+    assert completed("tamis tail some dead", home) == ["dead-letters"]
 
 
 def test_every_command_that_is_named_in_a_text_exists() -> None:

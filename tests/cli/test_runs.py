@@ -26,7 +26,7 @@ from pipeline.log.reader import read_topic
 from pipeline.log.topics import topic_name
 from tests.log.samples import full
 
-from .conftest import ROOT, Tamis
+from .conftest import ROOT, Tamis, completed
 
 pytestmark = pytest.mark.contract
 PROMPTS = "pipeline.prompts.jsonl:JsonlPrompts"
@@ -41,6 +41,10 @@ def test_a_new_run_is_listed_and_init_says_what_to_start(
     assert f"\n  tamis consume scheduler --run {run_name}\n" in answer.out
     assert answer.out.endswith(f"tamis status {run_name}\n")
     assert run_name in tamis("runs").out.split()
+
+
+def test_a_shell_completes_the_names_of_runs(created: Connection, services: Services, home: Path) -> None:
+    assert completed(f"tamis trace {created.run[:-1]}", home, TAMIS_BOOTSTRAP=services.bootstrap) == [created.run]
 
 
 def test_a_name_in_use_is_refused(tamis: Tamis, created: Connection) -> None:
