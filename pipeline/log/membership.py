@@ -6,7 +6,9 @@ A new assignment is not read from until `start` says where: the states have to b
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -14,12 +16,17 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from pipeline.domain.topology import READS, StageName
 from pipeline.health import Standing
+from pipeline.log.admin import topics_of_broker
 from pipeline.log.client import Connection, stage_consumer
-from pipeline.log.errors import Fatal, Fenced, Stop
+from pipeline.log.errors import Fatal, Fenced, Stop, Unreachable
 from pipeline.log.reader import take
 from pipeline.log.topics import topic_name
 
 CLOSE_S: Final = 5.0
+PLACE_S: Final = 45.0
+"""How long a group may leave this process without an answer while its broker can be reached. After its broker had gone
+and come back, a client has been seen to ask for a place no more; a process that is started again gets one at once."""
+ASKED_S: Final = 3.0
 GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001
 log = structlog.get_logger(__name__)
 
@@ -31,7 +38,8 @@ class Membership:
 
     def __init__(self, connection: Connection, stage: StageName) -> None:
         self._topic = topic_name(connection.run, READS[stage])
-        self._run = connection.run
+        self._connection = connection
+        self._placeless_since: float | None = time.monotonic()
         self.owned: list[int] | None = None
         self.waiting: list[int] | None = None
         self.changed = False
@@ -40,6 +48,8 @@ class Membership:
     def take(self, timeout_s: float) -> list[Message]:
         """What has arrived, at once; waits for the first record only."""
         messages = take(self.consumer, timeout_s)
+        if self.owned is None:
+            self._expect_place(time.monotonic())
         return [message for message in messages if self._is_record(message)]
 
     def start(self, positions: Mapping[int, int]) -> None:
@@ -73,8 +83,18 @@ class Membership:
         thread.start()
         thread.join(CLOSE_S)
 
+    def _expect_place(self, now: float) -> None:
+        """End a process that would wait for ever; while no broker answers, it waits for that."""
+        if self._placeless_since is None:
+            self._placeless_since = now
+        elif now - self._placeless_since > PLACE_S:
+            self._placeless_since = None
+            with suppress(Unreachable):
+                topics_of_broker(self._connection, ASKED_S)
+                raise Fatal(f"the group of {self._topic} gave no place for {PLACE_S:g} s; start this process again")
+
     def _on_assign(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        self.owned = sorted(p.partition for p in partitions)
+        self.owned, self._placeless_since = sorted(p.partition for p in partitions), None
         self.waiting, self.changed = list(self.owned), True
         consumer.assign([])
 
@@ -96,11 +116,10 @@ class Membership:
             return True
         where = f"{message.topic()}/{message.partition()}"
         if error.code() in GONE:
-            raise Stop(
-                f"{where}: the next record is gone ({error.str()}); see tamis audit {self._run}, then tamis fork"
-            )
+            advice = f"see tamis audit {self._connection.run}, then tamis fork"
+            raise Stop(f"{where}: the next record is gone ({error.str()}); {advice}")
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise Stop(f"{where} does not exist; was run {self._run} deleted? see tamis runs")
+            raise Stop(f"{where} does not exist; was run {self._connection.run} deleted? see tamis runs")
         if error.code() == KafkaError.FENCED_INSTANCE_ID or "fenced" in error.str().lower():
             raise Fenced(f"{error.str()}; another process has this slot; give each its own (--slot)")
         if error.fatal():

@@ -1,8 +1,17 @@
 """Several processes of one stage: each partition has one owner, and one that was frozen changes nothing any more."""
 
 import signal
+import time
+from dataclasses import replace
 
 import pytest
+
+from pipeline.domain.topology import StageName
+from pipeline.local.files import free_port
+from pipeline.log import membership
+from pipeline.log.client import stage_consumer
+from pipeline.log.errors import Fatal
+from pipeline.log.membership import Membership
 
 from .conftest import eventually
 from .test_loop import groups, responses
@@ -74,3 +83,35 @@ def test_a_frozen_owner_is_fenced_by_its_successor_in_the_same_slot(toy):
     assert frozen.wait() == 4
     toy.write(*responses(10, 2))
     toy.settled()
+
+
+def test_a_process_that_its_group_gives_no_place_ends_to_be_started_again(toy, monkeypatch):
+    """The group waits for a member that doesn't answer: for five minutes, and its client goes on to say it is alive."""
+    monkeypatch.setattr(membership, "PLACE_S", 3.0)
+    given: list[int] = []
+
+    def ignored(*_: object) -> None:
+        pass
+
+    slot = replace(toy.connection, slot="asleep")
+    asleep = stage_consumer(slot, StageName.ASSEMBLER, lambda _, found: given.append(len(found)), ignored, ignored)
+    eventually(lambda: asleep.poll(0.1) or given, why="the first has a place")
+    late = Membership(replace(toy.connection, slot="late"), StageName.ASSEMBLER)
+    try:
+        with pytest.raises(Fatal, match=r"rollouts gave no place for 3 s; start this process again"):
+            eventually(lambda: late.take(0.1), why="the process ends")
+    finally:
+        late.close()
+        asleep.close()
+
+
+def test_while_no_broker_answers_a_process_waits_for_one(toy, monkeypatch):
+    monkeypatch.setattr(membership, "PLACE_S", 0.5)
+    monkeypatch.setattr(membership, "ASKED_S", 0.5)
+    alone = Membership(replace(toy.connection, bootstrap=f"127.0.0.1:{free_port()}"), StageName.ASSEMBLER)
+    try:
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            assert alone.take(0.1) == []
+    finally:
+        alone.close()
