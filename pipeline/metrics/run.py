@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from pipeline.domain.advice import UNGRADED
+from pipeline.domain.topology import StageName
 from pipeline.domain.vocabulary import (
     DeadLetterReason,
     DiscardReason,
@@ -74,7 +75,7 @@ def progress(view: RunView) -> Iterator[tuple[str, Samples]]:
     yield "tamis_batches_returned", _known(p.returned, ReturnReason)
     causes = {(name, str(cause)): 0 for name in view.groups.domains for cause in StarvationCause}
     yield "tamis_starvation", (causes | view.starved).items()
-    yield "tamis_stage_failures", [((stage,), many) for stage, many in view.failed.items()]
+    yield "tamis_stage_failures", _known(view.failed, StageName)
 
 
 def groups(view: RunView, now_ms: int) -> Iterator[tuple[str, Samples]]:
@@ -161,9 +162,9 @@ def _one(value: float | None) -> Samples:
     return [((), value)]
 
 
-def _known(counts: Mapping[str, int], reasons: Iterable[str]) -> Samples:
-    """Each reason, those that were not met at 0."""
-    return [((name,), many) for name, many in ({str(reason): 0 for reason in reasons} | dict(counts)).items()]
+def _known(counts: Mapping[str, int], names: Iterable[str]) -> Samples:
+    """Each name, those that were not met at 0."""
+    return [((name,), many) for name, many in ({str(name): 0 for name in names} | dict(counts)).items()]
 
 
 def _family(name: str, samples: Samples) -> Metric:
