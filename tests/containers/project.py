@@ -38,10 +38,12 @@ class Project:
         self.name = name
         self._began = time.monotonic()
         self._kafka_port = free_port()
+        self.prometheus_port = free_port()
         self._environment = {
             **os.environ,
             "KAFKA_PORT": str(self._kafka_port),
             "REDIS_PORT": str(free_port()),
+            "PROMETHEUS_PORT": str(self.prometheus_port),
             "TAMIS_RUN": RUN,
             "TAMIS_INIT": init,
         }
