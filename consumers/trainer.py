@@ -15,7 +15,7 @@ from pipeline.training.work import Work
 
 def serve(process: Process) -> int:
     """Train until told to stop."""
-    advantages = process.config.advantages
+    advantages, start = process.config.advantages, process.config.start
     work = Work(
         plugins.learner(process.config),
         process.store(),
@@ -23,6 +23,7 @@ def serve(process: Process) -> int:
         RunFiles(process.folder()),
         AdvantageConfig(advantages.kind, advantages.eps, advantages.exclude_truncated),
         step_settings(process.config),
+        start.policy() if start is not None else None,
     )
     seat = Seat(process.connection, StageName.TRAINER, process.heartbeat)
     try:

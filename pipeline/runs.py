@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,18 @@ from pipeline.config import (
     source_hashes,
 )
 from pipeline.config.errors import ConfigError
+from pipeline.config.start import Start
 from pipeline.domain.evaluation import plan
 from pipeline.domain.events import RunStarted
 from pipeline.domain.rules import DECISION_VERSIONS, Rules, rules_of
 from pipeline.domain.topology import Output, Topic
-from pipeline.log.admin import check_topics, create_run, list_runs
+from pipeline.log.admin import check_topics, create_run, delete_run, list_runs
 from pipeline.log.client import Connection
-from pipeline.log.errors import Stop
+from pipeline.log.errors import Stop, fork_of
 from pipeline.log.facts import FactWriter
 from pipeline.log.start import read_run_started
 from pipeline.sdk import PromptSource
+from pipeline.training.files import FileMissing, RunFiles
 
 if TYPE_CHECKING:
     from pipeline.store.payloads import PayloadStore
@@ -89,6 +92,8 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
         check_source(config, eval_prompts, "eval_prompts")
     text = canonical(config)
     rules = rules_of(text)
+    if config.start is not None:
+        _check_start(RunFiles(settings.data_dir / config.run), config.start)
     if eval_prompts is not None and rules.evaluation.every:
         _check_eval_prompts(eval_prompts, rules)
     started = RunStarted(
@@ -107,7 +112,12 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
     )
     connection = connection_of(settings, config.run)
     create_run(connection, rules)
-    FactWriter(connection, "init").write([Output(Topic.LEDGER, 0, started)])
+    try:
+        FactWriter(connection, "init").write([Output(Topic.LEDGER, 0, started)])
+    except BaseException:
+        with suppress(Exception):
+            delete_run(connection)
+        raise
     given = {"prompts": prompts, "eval_prompts": eval_prompts}
     left_out = {name: getattr(source, "left_out", {}) for name, source in given.items()}
     return StartedRun(started, config, rules, {name: found for name, found in left_out.items() if found})
@@ -125,7 +135,10 @@ def started_with(config: DecisionConfig, settings: ProcessSettings) -> StartedRu
     wanted, recorded = canonical(config.model_copy(update={"payload": payload})), run.started.config
     if wanted != recorded:
         differing = ", ".join(_differing(json.loads(wanted), json.loads(recorded)))
-        message = f"run {config.run} was started with other values of {differing}; name another run, or take those"
+        message = (
+            f"run {config.run} was started with other values of {differing}, and goes on under those alone; take them, "
+            f"name another run, or go on with yours in a new one: `{fork_of(config.run)} --config FILE`"
+        )
         raise ConfigError.of("other_configuration", message, ("run",))
     return run
 
@@ -148,6 +161,14 @@ def _check_eval_prompts(source: PromptSource, rules: Rules) -> None:
             raise ConfigError.of("eval_prompt_too_long", message, ("eval_prompts",))
 
 
+def _check_start(files: RunFiles, start: Start) -> None:
+    """Raise ConfigError unless the checkpoint that the run begins with is in its folder."""
+    try:
+        files.checked(start.policy())
+    except FileMissing as error:
+        raise ConfigError.of("no_start", f"{error}; `tamis fork` puts it there", ("start", "checkpoint")) from error
+
+
 def _sizes(source: PromptSource) -> dict[str, int]:
     return {domain: source.size(domain) for domain in source.domains()}
 
@@ -158,7 +179,7 @@ def open_run(connection: Connection) -> StartedRun:
     if started.decision_versions != DECISION_VERSIONS:
         raise Stop(
             f"run {started.run} was started with decision versions {started.decision_versions}, this release has "
-            f"{DECISION_VERSIONS}: use the release that started it, or `tamis fork {started.run}`"
+            f"{DECISION_VERSIONS}: use the release that started it, or go on in a new run: `{fork_of(started.run)}`"
         )
     rules = rules_of(started.config)
     check_topics(connection, rules)
@@ -175,5 +196,5 @@ def check_prompts(started: RunStarted, prompts: PromptSource, eval_prompts: Prom
         if found != recorded[name]:
             raise Stop(
                 f"{name} has changed since run {started.run} was started (content {found[:12]}…, recorded "
-                f"{recorded[name][:12]}…): put the old one back, or start a new run"
+                f"{recorded[name][:12]}…): put the old one back, or go on in a new run: `{fork_of(started.run)}`"
             )

@@ -23,7 +23,8 @@ HELP = """Tamis moves rollouts from generators to a trainer through a log that p
 [bold]See it work:[/bold]  tamis demo
 
 [bold]A run of your own:[/bold]  tamis up, then tamis init CONFIG, then tamis consume STAGE for each stage (a process \
-each), then tamis status RUN. examples/jsonl.yaml is a configuration to start from.
+each), then tamis status RUN. examples/jsonl.yaml is a configuration to start from. tamis fork RUN --as NEW \
+goes on from a run's last checkpoint under another configuration.
 
 [bold]What happened, and why:[/bold]  tamis tail RUN shows the last decisions, tamis trace RUN GROUP tells the life of \
 one group, and tamis audit RUN checks them all."""

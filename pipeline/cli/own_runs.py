@@ -1,4 +1,4 @@
-"""Making, running, stopping and deleting runs."""
+"""Running, stopping and deleting runs; making them is in making.py."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import runpy
 import shutil
 import sys
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from pipeline.cli import configuring
+from pipeline.cli import configuring, making
 from pipeline.cli.common import (
     OWN,
     STAGES,
@@ -28,66 +28,14 @@ from pipeline.cli.common import (
     say,
     settings_for,
 )
-from pipeline.cli.configuring import Config, Override
-from pipeline.config import cautions, load
 from pipeline.domain import events as e
 
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands."""
     app.add_typer(configuring.app, name="config", rich_help_panel=OWN)
-    for command in (init, consume, stop, recover, delete):
+    for command in (making.init, making.fork, consume, stop, recover, delete):
         app.command(rich_help_panel=OWN)(command)
-
-
-def init(
-    config: Config,
-    override: Override = None,
-    if_missing: Annotated[
-        bool, typer.Option("--if-missing", help="Do nothing if the run is there with this very configuration.")
-    ] = False,
-    as_json: AsJson = False,
-    bootstrap: Bootstrap = None,
-    redis_url: RedisUrl = None,
-) -> None:
-    """Create a run: check its configuration, make its topics, and fix its decisions in the log for ever."""
-    from pipeline.runs import init_run, started_with, store_of
-
-    decisions = load(config, override or [])
-    settings = settings_for(decisions.run, bootstrap, redis_url)
-    if if_missing and (there := started_with(decisions, settings)):
-        if as_json:
-            print_json(_facts(there.started, created=False))
-        else:
-            say(f"run {decisions.run} is there, with this configuration, {there.started.config_hash[:12]}")
-        return
-    store = store_of(settings, decisions.run, decisions.payload.max_bytes)
-    maxmemory = store.check_server().maxmemory
-    store.close()
-    for problem in cautions(decisions, maxmemory):
-        caution(str(problem))
-    run = init_run(decisions, settings)
-    name = run.rules.run
-    if as_json:
-        print_json(_facts(run.started, created=True))
-        return
-    for source, reasons in run.left_out.items():
-        many = ", ".join(f"{count} by {reason}" for reason, count in sorted(reasons.items()))
-        say(f"{source}: {sum(reasons.values())} rows are left out: {many}")
-    commands = "\n".join(f"  tamis consume {stage} --run {name}" for stage in STAGES)
-    say(
-        f"run {name} is created, configuration {run.started.config_hash[:12]}\n"
-        f"now start its processes, each by itself:\n{commands}\nand see how it goes: tamis status {name}"
-    )
-
-
-def _facts(started: e.RunStarted, created: bool) -> dict[str, Any]:
-    return {
-        "run": started.run,
-        "created": created,
-        "config_hash": started.config_hash,
-        "filter_hashes": started.filter_hashes,
-    }
 
 
 def consume(

@@ -6,6 +6,7 @@ from pipeline.config.canonical import (
     filter_hashes,
     parse_canonical,
     source_hashes,
+    written,
 )
 from pipeline.config.check import check, check_source
 from pipeline.config.errors import ConfigError, Problem
@@ -31,4 +32,5 @@ __all__ = [
     "parse_canonical",
     "resolve_budget",
     "source_hashes",
+    "written",
 ]

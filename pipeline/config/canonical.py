@@ -13,7 +13,7 @@ from pathlib import Path as File
 from typing import Any
 
 from pipeline.config.errors import ConfigError, Path
-from pipeline.config.files import document
+from pipeline.config.files import Document, document
 from pipeline.config.load import validated
 from pipeline.config.models import DecisionConfig
 from pipeline.config.values import FACTORY
@@ -21,7 +21,7 @@ from pipeline.config.values import FACTORY
 _PAYLOAD = {"payload_budget": "budget", "max_payload_bytes": "max_bytes", "payload_ttl_ms": "ttl_ms"}
 _WRITTEN_ONLY = {"batch_size", "domains", "filter_zero_std_groups", "filters", "guard", "payload", "shadow_filters"}
 _ONLY_IF_SET = (
-    "correction", "environment", "exclude_above_pass_rate", "loss", "publication", "sample_masks", "selection",
+    "correction", "environment", "exclude_above_pass_rate", "loss", "publication", "sample_masks", "selection", "start",
 )  # fmt: skip
 """Left out at their defaults, so that records from before them are read as they were."""
 _DECIDES = ("filters", "guard", "shadow_filters")
@@ -50,6 +50,11 @@ def canonical(config: DecisionConfig) -> str:
 
 def parse_canonical(text: str) -> DecisionConfig:
     """The configuration again, from RunStarted alone."""
+    return validated(DecisionConfig, written(text))
+
+
+def written(text: str) -> Document:
+    """The same as a person would have written it."""
     tree = json.loads(text)
     domains = tree.pop("domains")
     tree["domains"] = {d["name"]: {key: d[key] for key in ("quota", *_DECIDES) if key in d} for d in domains}
@@ -59,7 +64,7 @@ def parse_canonical(text: str) -> DecisionConfig:
     for section in (tree, payload, *(tree[name] for name in _TIMED if name in tree)):
         for key in [key for key in section if key.endswith("_ms")]:
             section[key.removesuffix("_ms")] = f"{section.pop(key)}ms"
-    return validated(DecisionConfig, document(tree, "RunStarted.config"))
+    return document(tree, "RunStarted.config")
 
 
 def config_hash(text: str) -> str:

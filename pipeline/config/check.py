@@ -126,6 +126,13 @@ def _environment(config: DecisionConfig) -> Iterator[Problem]:
         yield Problem("zero_not_any", ("environment", "on_failure"), message)
 
 
+def _start(config: DecisionConfig) -> Iterator[Problem]:
+    for name in config.start.prompts if config.start is not None else ():
+        if name not in config.domains:
+            message = f"is no domain of this run; {nearest(name, config.domains)}"
+            yield Problem("unknown_domain", ("start", "prompts", name), message)
+
+
 def _tokens(config: DecisionConfig) -> Iterator[Problem]:
     least = max((p.value for p in config.response_filter if isinstance(p, MinTokens)), default=0)
     most = min((p.value for p in config.response_filter if isinstance(p, MaxTokens)), default=least)
@@ -154,6 +161,7 @@ _CHECKS: Sequence[Check] = (
     _times,
     _evaluation,
     _environment,
+    _start,
     _tokens,
     _budget,
 )

@@ -27,12 +27,12 @@ def load_with_source(path: str | File, overrides: Sequence[str] = ()) -> tuple[D
     source = read(path)
     for assignment in overrides:
         source.override(assignment)
-    return _checked(source), source
+    return checked(source), source
 
 
 def parse(tree: Mapping[str, Any], name: str | None = None) -> DecisionConfig:
     """The same for a configuration that is already in memory."""
-    return _checked(document(tree, name))
+    return checked(document(tree, name))
 
 
 def validated(model: type[M], source: Document) -> M:
@@ -43,7 +43,8 @@ def validated(model: type[M], source: Document) -> M:
         raise ConfigError(list(_problems(error, source))) from None
 
 
-def _checked(source: Document) -> DecisionConfig:
+def checked(source: Document) -> DecisionConfig:
+    """The configuration that a document says. Raises ConfigError with all problems."""
     config = validated(DecisionConfig, source)
     problems = check(config)
     if problems:

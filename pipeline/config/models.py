@@ -13,6 +13,7 @@ from pipeline.config.filters import Chain, Filter, FinishedZeroStd, NoFilter, Sh
 from pipeline.config.guards import Guard, NoGuard
 from pipeline.config.predicates import Predicate
 from pipeline.config.selection import Selection
+from pipeline.config.start import Start
 from pipeline.config.training import Correction, Loss, SampleMasks
 from pipeline.config.values import Bytes, Many, Metric, Milliseconds, MillisecondsOrOff, Name, Plugin, RunName, Section
 
@@ -122,6 +123,7 @@ class DecisionConfig(Section):
     run: RunName
     seed: int = Field(0, ge=0, lt=2**63)
     steps: Count
+    start: Start | None = None
 
     prompts: Plugin
     eval_prompts: Plugin | None = None

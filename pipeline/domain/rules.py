@@ -45,7 +45,8 @@ class GuardRule:
 
 @dataclass(frozen=True, slots=True)
 class DomainRules:
-    """A domain's share of a batch (`quota`, groups), its filter chain, its guard, and filters without effect."""
+    """A domain's share of a batch (`quota`, groups), its filter chain, its guard, and filters without effect. `drawn`:
+    prompts that the run from which this one was forked had drawn; the next one is the first here."""
 
     name: str
     quota: int
@@ -53,6 +54,7 @@ class DomainRules:
     filter_hash: str
     guard: GuardRule | None = None
     shadows: tuple[FilterRule, ...] = ()
+    drawn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +158,10 @@ class Rules:
 def rules_of(config: str | Mapping[str, Any]) -> Rules:
     """Read the canonical decision configuration of a RunStarted. KeyError if it is not whole."""
     c: Mapping[str, Any] = json.loads(config) if isinstance(config, str) else config
+    drawn: Mapping[str, int] = c["start"]["prompts"] if "start" in c else {}
     return Rules(
         **{name: c[name] for name in _PLAIN},
-        domains=tuple(_domain(d) for d in c["domains"]),
+        domains=tuple(_domain(d, drawn.get(d["name"], 0)) for d in c["domains"]),
         selection=_selection(c["selection"]) if "selection" in c else None,
         exclude_above_pass_rate=c.get("exclude_above_pass_rate"),
         assembly=AssemblyRules(**{name: c["assembly"][name] for name in _names(AssemblyRules)}),
@@ -179,10 +182,10 @@ _OPTIONAL = ("exclude_above_pass_rate",)
 _PLAIN = tuple(n for n in _names(Rules) if n not in (*_SECTIONS, *_OPTIONAL))
 
 
-def _domain(d: Mapping[str, Any]) -> DomainRules:
+def _domain(d: Mapping[str, Any], drawn: int) -> DomainRules:
     chain, shadows = (tuple(FilterRule(*_typed(f)) for f in d.get(key, ())) for key in ("filters", "shadow_filters"))
     guard = GuardRule(*_typed(d["guard"])) if "guard" in d else None
-    return DomainRules(d["name"], d["quota"], chain, d["filter_hash"], guard, shadows)
+    return DomainRules(d["name"], d["quota"], chain, d["filter_hash"], guard, shadows, drawn)
 
 
 def _typed(written: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -35,10 +35,10 @@ class Live:
 @dataclass(slots=True)
 class Share:
     """One domain's part of the run. `open`, `pool`, `formed` (spent ones too) count live training groups by phase;
-    `drawn` counts the prompts drawn from the source, `drawn_this_step` those since the last step. `solved`: prompts
-    left out of later passes, by id, with the pass rate that says so. The rest is for starvation; `kinds` counts
-    rejections by what they are to be blamed on (advice.py), `last_outage` is the detail of the last one that nobody
-    judged."""
+    `drawn` counts the prompts drawn from the source, also by the run that this one was forked from, `drawn_this_step`
+    those since the last step. `solved`: prompts left out of later passes, by id, with the pass rate that says so. The
+    rest is for starvation; `kinds` counts rejections by what they are to be blamed on (advice.py), `last_outage` is the
+    detail of the last one that nobody judged."""
 
     open: int = 0
     pool: int = 0

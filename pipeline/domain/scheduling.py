@@ -46,7 +46,7 @@ class Scheduler:
 
     def initial(self, partition: int) -> Run:
         """Nothing is open, no policy is known."""
-        return Run({d.name: Share() for d in self.rules.domains}, [0] * self.rules.partitions)
+        return Run({d.name: Share(drawn=d.drawn) for d in self.rules.domains}, [0] * self.rules.partitions)
 
     def entries(self, state: Run) -> int:
         """Live groups."""

@@ -6,8 +6,10 @@ Memory doesn't grow with the run: curves are thinned, and of groups only those u
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pipeline.domain import events as e
 from pipeline.domain.rules import Rules, rules_of
@@ -28,10 +30,12 @@ NOTES: Final = 20
 @dataclass(slots=True)
 class RunView:
     """`note` every record, then read. Times are those of the Kafka records, in milliseconds since the epoch. Notes are
-    the first NOTES of each kind; a run that was stopped and resumed is one run, with `gaps`."""
+    the first NOTES of each kind; a run that was stopped and resumed is one run, with `gaps`. `start`: where it goes on
+    from, if it was forked from another run."""
 
     run: str = ""
     rules: Rules | None = None
+    start: Mapping[str, Any] | None = None
     outcome: Outcome | None = None
     closing: str | None = None
     started_ms: int | None = None
@@ -141,6 +145,7 @@ class RunView:
         match event:
             case e.RunStarted():
                 self.run, self.rules, self.started_ms = event.run, rules_of(event.config), at_ms
+                self.start = json.loads(event.config).get("start")
                 self.groups.begin(self.rules)
                 self.progress.evaluation_filter.begin(event.config)
             case e.StageFailed():

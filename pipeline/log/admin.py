@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -13,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, StageName, Topic, partitions
 from pipeline.log.client import SESSION_TIMEOUT_MS, Connection, admin_client
-from pipeline.log.errors import PASSING, Stop, Unreachable
+from pipeline.log.errors import PASSING, Stop, Unreachable, fork_of
 from pipeline.log.topics import PREFIX, group_name, topic_config, topic_name
 
 TIMEOUT_S: Final = 30.0
@@ -44,26 +45,39 @@ def list_runs(connection: Connection) -> list[str]:
     return sorted({name.split(".")[1] for name in names})
 
 
-def create_run(connection: Connection, rules: Rules) -> None:
-    """Make all topics of a run and commit offset 0 for every stage and partition. Stop if the name is in use.
-
-    The run exists once RunStarted is in the ledger; a creation that was cut short is undone by `delete_run`.
-    """
+def check_free(connection: Connection) -> None:
+    """Stop if the run's name is in use."""
     taken = sorted(name for name in topics_of_broker(connection) if name.startswith(f"{PREFIX}.{connection.run}."))
     if taken:
         raise Stop(
             f"run {connection.run}: the name is in use ({len(taken)} topics, {taken[0]} …); "
             f"choose another, or remove it with `tamis delete {connection.run}`"
         )
+
+
+def create_run(connection: Connection, rules: Rules) -> None:
+    """Make all topics of a run and commit offset 0 for every stage and partition. Stop if the name is in use. Where it
+    fails, the topics that it made are deleted.
+
+    The run exists once RunStarted is in the ledger; a creation that was cut short is undone by `delete_run`.
+    """
+    check_free(connection)
     admin = admin_client(connection)
     new = [
         NewTopic(topic_name(connection.run, topic), partitions(topic, rules), config=topic_config(topic))
         for topic in Topic
     ]
-    _wait(admin.create_topics(new, operation_timeout=TIMEOUT_S).items(), "create topic")
-    for stage in StageName:
-        zeros = [TopicPartition("", partition, 0) for partition in range(partitions(READS[stage], rules))]
-        commit_offsets(connection, stage, zeros, admin)
+    asked = admin.create_topics(new, operation_timeout=TIMEOUT_S)
+    try:
+        _wait(asked.items(), "create topic")
+        for stage in StageName:
+            zeros = [TopicPartition("", partition, 0) for partition in range(partitions(READS[stage], rules))]
+            commit_offsets(connection, stage, zeros, admin)
+    except BaseException:
+        with suppress(Exception):
+            if made := [name for name, topic in asked.items() if topic.exception(TIMEOUT_S) is None]:
+                _wait(admin.delete_topics(made, operation_timeout=TIMEOUT_S).items(), "delete topic")
+        raise
 
 
 def commit_offsets(
@@ -99,7 +113,7 @@ def check_topics(connection: Connection, rules: Rules) -> None:
         if there[name] != wanted:
             raise Stop(
                 f"topic {name} has {there[name]} partitions, expected {wanted}: its records are no longer where their "
-                f"ids say; restore the run from an archive, or `tamis fork {connection.run}`"
+                f"ids say; restore the run from an archive, or go on in a new one: `{fork_of(connection.run)}`"
             )
 
 

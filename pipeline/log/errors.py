@@ -15,6 +15,11 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 
+def fork_of(run: str) -> str:
+    """The command that goes on in a new run, from the last checkpoint of one that can't."""
+    return f"tamis fork {run} --as {run[:61]}-2"
+
+
 class LogError(Exception):
     """Base of all. `exit_code` is the process's."""
 

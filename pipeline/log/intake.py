@@ -12,7 +12,7 @@ from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, Output, StageName
 from pipeline.domain.vocabulary import DeadLetterReason
 from pipeline.log.client import Connection
-from pipeline.log.errors import Stop
+from pipeline.log.errors import Stop, fork_of
 from pipeline.log.lane import Lane
 from pipeline.log.reader import read_topic
 from pipeline.log.tracker import Tracker
@@ -84,5 +84,5 @@ class Intake:
             return record.event()
         raise Stop(
             f"{topic}/{home.partition}/{offset} is gone, but {self._stage.name} goes on from it: "
-            f"restore the topic from an archive, or tamis fork {connection.run}"
+            f"restore the topic from an archive, or {fork_of(connection.run)}"
         )

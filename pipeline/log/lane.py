@@ -12,7 +12,7 @@ from pipeline.domain.topology import ON_TOPIC, READS, InvariantBroken, Output, S
 from pipeline.domain.vocabulary import DeadLetterReason
 from pipeline.log.cause import cause_of
 from pipeline.log.codec import Poison, UnknownSchema, decode, encode
-from pipeline.log.errors import Stop
+from pipeline.log.errors import Stop, fork_of
 from pipeline.log.metadata import OffsetMetadata
 from pipeline.log.topics import topic_name
 from pipeline.log.transaction import Message
@@ -46,7 +46,7 @@ class Lane:
         self.dead_in_a_row = 0
         # a filter that alone reads what several assemblers write gets a RunFinished from each
         self._last_end = rules.partitions // rules.filter_partitions if stage.name is StageName.FILTER else 1
-        self._stage = stage
+        self._stage, self._run = stage, rules.run
         self._allowed = frozenset(ON_TOPIC[self.topic])
         self._on_ledger = self.topic is Topic.LEDGER
         self._placed = self.topic is Topic.ROLLOUTS or (
@@ -98,7 +98,8 @@ class Lane:
             return list(self._stage.step(self.state, event))
         except InvariantBroken as error:
             raise Stop(
-                f"{self.where(offset)}: {error}; the log contradicts itself: run tamis audit, then tamis fork"
+                f"{self.where(offset)}: {error}; the log contradicts itself: run "
+                f"tamis audit {self._run}, then {fork_of(self._run)}"
             ) from error
         except Exception as error:
             error.add_note(f"{self.where(offset)}, a {type(event).__name__}")
@@ -129,7 +130,8 @@ class Lane:
         """A dead letter; on the ledger a stop, for there is no skipping in a total order."""
         offset = record.offset() or 0
         if self._on_ledger:
-            raise Stop(f"{self.where(offset)}: {reason}: {detail}; nothing on the ledger can be skipped: tamis fork")
+            advice = f"nothing on the ledger can be skipped: {fork_of(self._run)}"
+            raise Stop(f"{self.where(offset)}: {reason}: {detail}; {advice}")
         self.dead.append(reason)
         self.dead_in_a_row += 1
         key = record.key()

@@ -18,7 +18,7 @@ from pipeline.domain.topology import READS, StageName
 from pipeline.health import Standing
 from pipeline.log.admin import topics_of_broker
 from pipeline.log.client import Connection, stage_consumer
-from pipeline.log.errors import Fatal, Fenced, Stop, Unreachable
+from pipeline.log.errors import Fatal, Fenced, Stop, Unreachable, fork_of
 from pipeline.log.reader import take
 from pipeline.log.topics import topic_name
 
@@ -116,7 +116,8 @@ class Membership:
             return True
         where = f"{message.topic()}/{message.partition()}"
         if error.code() in GONE:
-            advice = f"see tamis audit {self._connection.run}, then tamis fork"
+            run = self._connection.run
+            advice = f"see tamis audit {run}, then {fork_of(run)}"
             raise Stop(f"{where}: the next record is gone ({error.str()}); {advice}")
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise Stop(f"{where} does not exist; was run {self._connection.run} deleted? see tamis runs")

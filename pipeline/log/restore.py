@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicParti
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, Stage, StageName
 from pipeline.log.client import Connection, plain_consumer
-from pipeline.log.errors import FENCING, PASSING, Fatal, Fenced, Stop, Unreachable
+from pipeline.log.errors import FENCING, PASSING, Fatal, Fenced, Stop, Unreachable, fork_of
 from pipeline.log.lane import Lane
 from pipeline.log.metadata import parse_metadata
 from pipeline.log.reader import ended, take, watermarks
@@ -139,4 +139,4 @@ class Restorer:
             )
 
     def _advice(self) -> str:
-        return f"restore the topic from an archive, or go on in a new run: tamis fork {self._connection.run}"
+        return f"restore the topic from an archive, or go on in a new run: {fork_of(self._connection.run)}"

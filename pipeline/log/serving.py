@@ -20,7 +20,7 @@ from pipeline.domain.topology import READS, InvariantBroken
 from pipeline.log.background import Background
 from pipeline.log.client import Connection
 from pipeline.log.crash import crash_point
-from pipeline.log.errors import Aborted, Fatal, LogError, Stop
+from pipeline.log.errors import Aborted, Fatal, LogError, Stop, fork_of
 from pipeline.log.holding import Holding
 from pipeline.log.hooks import Committed, Hooks
 from pipeline.log.membership import Membership
@@ -68,7 +68,8 @@ class ServingLoop:
             log.error("stage ends", stage=self._work.name.value, why=str(error))
             raise
         except InvariantBroken as error:
-            advice = f"the log contradicts itself: tamis audit, then tamis fork {self._connection.run}"
+            run = self._connection.run
+            advice = f"the log contradicts itself: tamis audit {run}, then {fork_of(run)}"
             raise Stop(f"{self._work.name}: {error}; {advice}") from error
         finally:
             self._close()

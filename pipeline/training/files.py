@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,20 @@ class RunFiles:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def write(self, kind: str, version: int, incarnation: int, write: Callable[[Path], None]) -> Policy:
+    def adopt(self, other: RunFiles, policy: Policy) -> Policy:
+        """A copy of another run's checkpoint; durable on return. Raises FileMissing, with nothing left here."""
+        source = other.there(policy)
+        copied = self.write("checkpoints", policy.version, 0, lambda path: shutil.copyfile(source, path))
+        if copied.sha256 != policy.sha256:
+            self.drop(copied)
+            raise _changed(source, policy, copied.sha256)
+        return copied
+
+    def drop(self, policy: Policy) -> None:
+        """Delete a file that nothing names."""
+        (self.root / policy.path).unlink(missing_ok=True)
+
+    def write(self, kind: str, version: int, incarnation: int, write: Callable[[Path], object]) -> Policy:
         """Have `write` fill a file that doesn't exist yet; durable on return. `kind`: policies or checkpoints."""
         relative = f"{kind}/v{version:06d}-i{incarnation}-{secrets.token_hex(4)}.bin"
         path = self.root / relative
@@ -36,17 +50,19 @@ class RunFiles:
 
     def checked(self, policy: Policy) -> Path:
         """The file of a policy or checkpoint, if it is what the ledger says. Raises FileMissing."""
+        path = self.there(policy)
+        found = sha256_of(path)
+        if found != policy.sha256:
+            raise _changed(path, policy, found)
+        return path
+
+    def there(self, policy: Policy) -> Path:
+        """The file of a policy or checkpoint, unread. Raises FileMissing."""
         path = self.root / policy.path
         if not path.is_file():
             raise FileMissing(
                 f"{policy.path} (version {policy.version}) is not under {self.root}; trainer and generators must share "
                 "one folder: check TAMIS_DATA_DIR"
-            )
-        found = sha256_of(path)
-        if found != policy.sha256:
-            raise FileMissing(
-                f"{path} (version {policy.version}) has SHA-256 {found[:12]}…, the ledger says {policy.sha256[:12]}…: "
-                "it was changed or damaged; restore it from a copy, or start a new run"
             )
         return path
 
@@ -56,6 +72,13 @@ class RunFiles:
             version = int(path.name[1 : path.name.index("-")])
             if disposable(version, f"policies/{path.name}"):
                 path.unlink(missing_ok=True)
+
+
+def _changed(path: Path, policy: Policy, found: str) -> FileMissing:
+    return FileMissing(
+        f"{path} (version {policy.version}) has SHA-256 {found[:12]}…, the ledger says {policy.sha256[:12]}…: "
+        "it was changed or damaged; restore it from a copy, or start a new run"
+    )
 
 
 def sha256_of(path: Path) -> str:

@@ -36,7 +36,8 @@ class Done:
 
 @dataclass(slots=True)
 class Work:
-    """What the actions need. Only the trainer's worker thread calls `do`."""
+    """What the actions need. Only the trainer's worker thread calls `do`. `start`: the checkpoint that the run begins
+    with, if it was forked from another."""
 
     learner: Learner
     store: PayloadStore
@@ -44,6 +45,7 @@ class Work:
     files: RunFiles
     advantage: AdvantageConfig
     settings: StepSettings = field(default_factory=StepSettings)
+    start: Policy | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
 
     def stop(self) -> None:
@@ -73,20 +75,26 @@ class Work:
             return Done(action, failure=told_error(error))
 
     def _begin(self, action: book.Begin) -> Done:
+        if self.start is not None:
+            self._load(self.start)
         checkpoint = self._checkpoint(0, 1)
         return Done(action, policy=self._policy(0, 1), checkpoint=checkpoint)
 
     def _take_over(self, action: book.TakeOver) -> Done:
-        path = self.files.checked(action.checkpoint)
+        self._load(action.checkpoint)
+        return Done(action, policy=action.published)
+
+    def _load(self, checkpoint: Policy) -> None:
+        """Have the learner load a checkpoint that the ledger names. Raises FileMissing."""
+        path = self.files.checked(checkpoint)
         try:
             self.learner.load(path)
         except Exception as error:
             raise FileMissing(
-                f"{path} (version {action.checkpoint.version}) is the file that the ledger names, but "
+                f"{path} (version {checkpoint.version}) is the file that the ledger names, but "
                 f"{type(self.learner).__name__} can't load it: {told_error(error)}; run the code that "
                 "wrote it, or start a new run"
             ) from error
-        return Done(action, policy=action.published)
 
     def _train(self, action: book.Train, state: Book) -> Done:
         pending = state.pending[action.batch]

@@ -17,8 +17,6 @@ from .conftest import ROOT, Tamis, completed
 
 COMMANDS: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
 NAMES = sorted(COMMANDS)
-PLANNED = {"fork"}
-"""Named in advice about runs that this release can't go on with; it comes with archives."""
 
 
 def test_the_help_shows_the_way_from_demo_to_audit(offline: Tamis) -> None:
@@ -73,7 +71,7 @@ def test_every_command_that_is_named_in_a_text_exists() -> None:
             for name in re.findall(r"(?:`| )tamis ([a-z]{2,})(?=[ `)]| RUN|$)", path.read_text(), re.M):
                 named.setdefault(name, path)
     assert {"demo", "up", "init", "recover", "delete"} <= named.keys()
-    prose = {name for name in named if name not in NAMES and name not in PLANNED}
+    prose = {name for name in named if name not in NAMES}
     assert prose == set(), {name: str(named[name]) for name in prose}
 
 

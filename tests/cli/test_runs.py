@@ -65,7 +65,10 @@ def test_a_run_that_is_there_is_left_as_it_is_if_asked(
     assert len(list(read_topic(created, Topic.LEDGER))) == 1
     answer = tamis("init", write(run=run_name, steps=4, seed=8), "--if-missing")
     assert answer.code == 2
-    assert f"run {run_name} was started with other values of seed, steps; name another run" in answer.err
+    assert f"run {run_name} was started with other values of seed, steps, and goes on under those alone" in answer.err
+    answer = tamis("init", write(run=run_name, filters={"default": [{"type": "no_filter"}]}), "--if-missing")
+    assert answer.code == 2 and "other values of domains" in answer.err
+    assert f"in a new one: `tamis fork {run_name} --as {run_name}-2 --config FILE`" in answer.err
     assert tamis("init", write(run=f"{run_name}b"), "--if-missing").out.startswith(f"run {run_name}b is created")
 
 

@@ -76,6 +76,15 @@ def test_a_group_is_opened_on_prompts_rollouts_and_ledger_and_only_there_without
     assert (issued.task, on_rollouts.task, on_ledger.task) == (b"maths 0", b"maths 0", None)  # type: ignore[attr-defined]
 
 
+def test_a_forked_run_goes_on_with_the_prompts_after_those_of_its_origin_and_has_whole_passes_itself() -> None:
+    r = rules(partitions=1, filter_partitions=1, oversample_max=1.0, async_ratio=2.0)
+    feed = Feed(Scheduler(replace(r, domains=(replace(r.domains[0], drawn=9),)), Source(4), None))
+    places = [(p.prompt.epoch, p.prompt.ordinal) for p in only(feed(started()), e.PromptIssued)]
+    assert places == [(2, 1), (2, 2), (2, 3), (3, 0)]
+    share = feed.state.shares["maths"]
+    assert (share.drawn, share.drawn_this_step, share.exhausted) == (13, 4, True)
+
+
 def test_later_trainers_change_nothing() -> None:
     feed = scheduling()
     feed(started(1, 0))

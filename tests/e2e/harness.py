@@ -135,12 +135,12 @@ class Run:
     ) -> None:
         self.folder, self.name = folder, name
         self.gates = folder / "gates"
-        self.gates.mkdir()
+        self.gates.mkdir(exist_ok=True)
         self.redis_url = redis_url or services.redis_url
         self.settings = load_settings(
             bootstrap=services.bootstrap, redis_url=self.redis_url, run=name, data_dir=folder, slot="test"
         )
-        self.started: StartedRun = init_run(parse({**BASE, **config, "run": name}), self.settings)
+        self.started = self.made(config)
         self.rules = self.started.rules
         self.connection: Connection = connection_of(self.settings)
         self.store = store_of(self.settings, name, self.rules.max_payload_bytes)
@@ -155,6 +155,10 @@ class Run:
                 for p in range(partitions(topic, self.rules))
             ]
         )
+
+    def made(self, config: dict[str, Any]) -> StartedRun:
+        """The run itself, made."""
+        return init_run(parse({**BASE, **config, "run": self.name}), self.settings)
 
     # ------------------------------------------------------------------------------------------------------- processes
 

@@ -71,7 +71,8 @@ class Dice:
     round. nan, null, positive, ragged: so are the log-probabilities of slot 0 in its first round. slow: its calls wait
     at the gate `slow`. slow_constant: both. half: those of all slots but 0 do.
 
-    Options: `seconds` that a call takes, `tokens` of an answer, `large`, `batch`, `concurrency`.
+    Options: `seconds` that a call takes, `tokens` of an answer, `large`, `batch`, `concurrency`, `forked_at`: the steps
+    that policy 0 has seen.
     """
 
     def __init__(self, seed: int, options: Mapping[str, Any]) -> None:
@@ -79,9 +80,11 @@ class Dice:
         self.concurrency = int(options.get("concurrency", 8))
         self._seconds = float(options.get("seconds", 0.0))
         self._tokens, self._large = int(options.get("tokens", 4)), int(options.get("large", 20_000))
+        self._before = int(options.get("forked_at", 0))
 
     async def load_policy(self, path: Path, version: int) -> None:
-        assert json.loads(path.read_text())["steps"] == version, "a policy is named by the steps that made it"
+        steps = json.loads(path.read_text())["steps"]
+        assert steps == self._before + version, "a policy is named by the steps that made it"
 
     async def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Sample]:
         while held("generate") or (any(map(_is_slow, requests)) and held("slow")):

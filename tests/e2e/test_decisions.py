@@ -75,7 +75,8 @@ def test_a_file_that_changes_after_init_changes_nothing(services: Services, run_
 def test_a_run_of_another_decision_version_is_refused(role: str, make_run: Callable[..., Run], older: Run):
     host = older.start(role)
     assert host.wait() == 2
-    assert host.said(f"use the release that started it, or `tamis fork {older.name}`"), host.tail()
+    advice = f"go on in a new run: `tamis fork {older.name} --as {older.name}-2`"
+    assert host.said(f"use the release that started it, or {advice}"), host.tail()
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,11 @@ PARTS = {
     "domains": Domain,
 }
 ELSEWHERE = {
-    "run", "seed", "steps", "prompts", "eval_prompts", "engine", "environment", "verifiers", "learner", "metric",
-    "filter_zero_std_groups", "filters", "guard", "shadow_filters", "response_filter", "selection", "partitions",
-    "filter_partitions", "advantages", "correction", "loss", "sample_masks", "checkpoint_every", "record_text", "tick",
-    "domains.filters", "domains.guard", "domains.shadow_filters", "evaluation.every", "evaluation.samples",
-    "evaluation.max_open", "evaluation.limit",
+    "run", "seed", "steps", "start", "prompts", "eval_prompts", "engine", "environment", "verifiers", "learner",
+    "metric", "filter_zero_std_groups", "filters", "guard", "shadow_filters", "response_filter", "selection",
+    "partitions", "filter_partitions", "advantages", "correction", "loss", "sample_masks", "checkpoint_every",
+    "record_text", "tick", "domains.filters", "domains.guard", "domains.shadow_filters", "evaluation.every",
+    "evaluation.samples", "evaluation.max_open", "evaluation.limit",
 }  # fmt: skip
 """Settings that are no policy: what a run is made of, and what other chapters and pages are about."""
 

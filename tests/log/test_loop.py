@@ -125,7 +125,8 @@ def test_a_broken_invariant_stops_with_coordinates(toy):
     toy.write(*groups(1), e.GroupCancelled("0@0", 0), *responses(1, 1))
     process = toy.start()
     line = process.expect("Stop: assembler at rollouts/0/1: group 0@0 must not be cancelled")
-    assert "tamis fork" in line
+    run = toy.connection.run
+    assert f"run tamis audit {run}, then tamis fork {run} --as {run}-2" in line
     assert process.wait() == 2
     assert toy.committed()[0][0] == 0 and toy.read() == []
 

@@ -146,12 +146,14 @@ def test_a_learner_that_leaves_out_what_the_run_asks_for_is_refused(
         (lambda path: None, "Scripted can't load it: ValueError: it has format 2, this learner reads 1; run the code"),
     ],
 )
+@pytest.mark.parametrize("action", ["takes over", "begins"])
 def test_a_checkpoint_that_cannot_be_loaded_is_named_with_what_is_wrong_and_what_to_do(
-    damage: Callable[[Path], object], said: str, rig: Rig
+    damage: Callable[[Path], object], said: str, action: str, rig: Rig
 ) -> None:
     work = rig.work(Scripted(obedient), StepSettings())
-    saved = work.files.write("checkpoints", 4, 1, work.learner.save)
+    work.start = saved = work.files.write("checkpoints", 4, 1, work.learner.save)
     damage(rig.folder / saved.path)
-    done = work.do(book.TakeOver(saved, Policy(4, "policies/4", ""), 2), Book())
+    taken_over = book.TakeOver(saved, Policy(4, "policies/4", ""), 2)
+    done = work.do(book.Begin() if action == "begins" else taken_over, Book())
     assert done.failure is not None and saved.path in done.failure and "version 4" in done.failure
     assert said in done.failure
