@@ -11,8 +11,8 @@ from pipeline.domain.events import Event
 from pipeline.health import Standing
 from pipeline.history.view import RunView
 from pipeline.history.watch import MONITORED, Watch, read_view
-from pipeline.metrics.run import registry
-from pipeline.metrics.server import metrics_server
+from pipeline.metrics.run import ViewCollector, registry
+from pipeline.metrics.server import last_word, metrics_server
 from pipeline.process import Process, run_consumer
 from pipeline.sdk import Tracker
 from pipeline.trackers import Rows, open_trackers
@@ -41,7 +41,8 @@ def serve(process: Process) -> int:
     )
     if trackers:  # in the order of time, so that a restart makes the same rows
         watch.view, watch.start_at = read_view(process.connection, noted)
-    server = metrics_server(registry(watch.view, watch.lock))
+    numbers = ViewCollector(watch.view, watch.lock)
+    server = metrics_server(registry(numbers))
     watch.start()
     step = -1
     try:
@@ -54,6 +55,7 @@ def serve(process: Process) -> int:
                 step = watch.view.step
                 log.info("step", step=step, accepted=watch.view.groups.accepted, phase=str(watch.view.phase))
             time.sleep(0.2)
+        last_word(lambda: numbers.asked, process.stopping)
     finally:
         watch.stop()
         tell(trackers, rows)

@@ -12,8 +12,10 @@ A consumer serves its numbers at `http://…:$TAMIS_METRICS_PORT/metrics`, if th
 those of the run, which it knows from the log and Redis: one of it is enough. All others serve their own, and what
 prometheus-client knows of a process (`process_…`). Consumers on one machine need ports of their own.
 
-Counters by reason are there from the start, at 0, for every name that the vocabulary or the run's configuration knows.
-They count the whole run, so that a monitor that is started anew goes on where the last one was.
+Counters by reason or stage are there from the start, at 0, for every name that the vocabulary or the run's
+configuration knows. They count the whole run, so that a monitor that is started anew goes on where the last one was.
+One that ends with its run (`--until-finished`) waits until it has been asked for the last numbers, 15 s at most, if it
+was ever asked.
 
 With `TAMIS_TRACKERS` (`jsonl`, `tensorboard`, `wandb`, separated by commas) the monitor also writes a row for each step
 and each evaluation, to `$TAMIS_DATA_DIR/RUN/trackers` or to Weights & Biases. The latter two are extras of the package:

@@ -36,10 +36,11 @@ MOST_MEASURED = 50
 
 
 class ViewCollector(Collector):
-    """Metrics of one run. What is not known yet is left out; counters are there from the start."""
+    """Metrics of one run. What is not known yet is left out; counters are there from the start. `asked`: how often."""
 
     def __init__(self, view: RunView, lock: Lock, now_s: Callable[[], float] = time.time) -> None:
         self._view, self._lock, self._now_s = view, lock, now_s
+        self.asked = 0
 
     def collect(self) -> Iterator[Metric]:
         """All metrics, as of now."""
@@ -48,6 +49,7 @@ class ViewCollector(Collector):
             for samples in (progress(self._view), groups(self._view, now_ms), payloads(self._view)):
                 yield from (_family(name, values) for name, values in samples)
             yield from (_family(name, values) for name, values in log(self._view, now_ms))
+            self.asked += 1
 
     def describe(self) -> Iterator[Metric]:
         """Nothing is collected to find out the names."""
@@ -177,8 +179,8 @@ def _family(name: str, samples: Samples) -> Metric:
     return family
 
 
-def registry(view: RunView, lock: Lock) -> CollectorRegistry:
+def registry(collector: Collector) -> CollectorRegistry:
     """A registry of its own for one run's view."""
     made = CollectorRegistry()
-    made.register(ViewCollector(view, lock))
+    made.register(collector)
     return made

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.cli.common import STAGES
 from tests.containers.files import QUERIES, SERVICES
-from tests.containers.project import Project
+from tests.containers.project import STEPS, Project
 from tests.containers.prometheus import Prometheus
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1200)]
@@ -43,3 +43,5 @@ def test_prometheus_finds_every_replica_and_has_what_the_dashboard_asks_for(proj
     for query in QUERIES:
         happened = query.removesuffix(ONLY_IF)
         project.wait(f"Prometheus has {happened}", partial(asked.has, happened))
+    finished = f"tamis_step == {STEPS} and tamis_finished == 1"
+    project.wait("Prometheus has the last numbers of the finished run", partial(asked.has, finished))

@@ -88,9 +88,7 @@ def _fields(event: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def scraped(view: RunView) -> CollectorRegistry:
-    made = CollectorRegistry()
-    made.register(ViewCollector(view, Lock(), now_s=lambda: view.last_ms / 1000))
-    return made
+    return registry(ViewCollector(view, Lock(), now_s=lambda: view.last_ms / 1000))
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +217,7 @@ def test_ungraded_members_and_failures_are_counted_though_their_reward_is_0() ->
     ]  # fmt: skip
     for reason, failure in discards:
         view.note(0, Topic.DISCARDS, e.ResponseDiscarded("2@0", 0, 1, None, 0, 9, reason, failure, 0))
-    made = registry(view, Lock())
+    made = registry(ViewCollector(view, Lock()))
     graded = {
         (domain, str(grading)): made.get_sample_value(
             "tamis_responses_graded_total", {"domain": domain, "grading": str(grading)}
@@ -243,7 +241,7 @@ def test_ungraded_members_and_failures_are_counted_though_their_reward_is_0() ->
 
 @pytest.mark.parametrize("name", BY_REASON)
 def test_every_reason_is_there_from_the_start(name: str) -> None:
-    unstarted = registry(RunView(), Lock())
+    unstarted = registry(ViewCollector(RunView(), Lock()))
     samples = {s.labels["reason"]: s.value for m in unstarted.collect() for s in m.samples if s.name == name}
     assert samples == {str(reason): 0 for reason in BY_REASON[name]}
 
@@ -252,7 +250,7 @@ def test_a_run_that_has_just_begun_has_its_domains_at_0() -> None:
     view = RunView()
     drive = Drive({"domains": DOMAINS, "filter_partitions": 1})
     view.note(0, Topic.LEDGER, drive.started)
-    made = registry(view, Lock())
+    made = registry(ViewCollector(view, Lock()))
     for name, reasons in (("expired", ExpiryReason), ("waived", WaiverReason)):
         metric = {"expired": "tamis_groups_expired_total", "waived": "tamis_replacements_waived_total"}[name]
         for reason in reasons:
@@ -269,13 +267,12 @@ def test_the_oldest_open_group_is_the_straggler() -> None:
     drive.run(8)
     view = viewed(drive)
     assert view.groups.oldest_open_ms is not None
-    made = CollectorRegistry()
-    made.register(ViewCollector(view, Lock(), now_s=lambda: (view.groups.oldest_open_ms or 0) / 1000 + 42))
+    made = registry(ViewCollector(view, Lock(), now_s=lambda: (view.groups.oldest_open_ms or 0) / 1000 + 42))
     assert made.get_sample_value("tamis_straggler_age_seconds") == pytest.approx(42)
 
 
 def test_what_is_not_known_yet_is_left_out() -> None:
-    text = generate_latest(registry(RunView(), Lock())).decode()
+    text = generate_latest(registry(ViewCollector(RunView(), Lock()))).decode()
     assert "tamis_step 0.0" in text
     assert not {"tamis_reward", "tamis_accuracy", "tamis_redis_used_bytes"} & {
         line.split(" ")[0] for line in text.splitlines()
@@ -284,7 +281,7 @@ def test_what_is_not_known_yet_is_left_out() -> None:
 
 def test_a_scrape_waits_while_the_view_is_changed(view: RunView) -> None:
     lock = Lock()
-    made = registry(view, lock)
+    made = registry(ViewCollector(view, lock))
     with ThreadPoolExecutor(1) as scraper:
         with lock:
             scrape = scraper.submit(made.get_sample_value, "tamis_step")
