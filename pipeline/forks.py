@@ -58,7 +58,7 @@ def _readable(connection: Connection, unread: list[str]) -> Iterator[e.Event]:
             offset = record.offset
             yield record.event()
     except (Poison, UnknownSchema, Fatal) as error:
-        unread.append(f"ledger/0/{offset}, which can't be read ({error})")
+        unread.append(f"ledger/0/{offset} ({error})")
 
 
 def configured(old: Old, name: str, file: Path | None, overrides: Sequence[str] = ()) -> DecisionConfig:

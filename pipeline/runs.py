@@ -125,14 +125,16 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
 
 def started_with(config: DecisionConfig, settings: ProcessSettings) -> StartedRun | None:
     """The run of that name if it was started with this configuration, None if there is none. A payload budget that
-    isn't configured may be any. ConfigError if the run was started with another configuration."""
+    isn't configured may be any, and so may the place where it was forked. ConfigError if the run was started with
+    another configuration."""
     connection = connection_of(settings, config.run)
     if config.run not in list_runs(connection):
         return None
     run = open_run(connection)
     budget = config.payload.budget or run.config.payload.budget
     payload = config.payload.model_copy(update={"budget": budget})
-    wanted, recorded = canonical(config.model_copy(update={"payload": payload})), run.started.config
+    update = {"payload": payload, "start": config.start or run.config.start}
+    wanted, recorded = canonical(config.model_copy(update=update)), run.started.config
     if wanted != recorded:
         differing = ", ".join(_differing(json.loads(wanted), json.loads(recorded)))
         message = (

@@ -91,7 +91,7 @@ def fork(
     settings = settings_for(None, bootstrap, redis_url)
     old = read_old(connection_of(settings, run), step)
     if old.unread is not None:
-        caution(f"run {run} is read up to {old.unread}")
+        caution(f"the ledger of run {run} is read as far as it can be, which is up to {old.unread}")
     decisions = configured(old, new, config, override or [])
     _warn(decisions, settings)
     made, anew = fork_run(old, decisions, settings)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from pipeline.domain.events import EvalRef, PolicyPublished
 from pipeline.domain.told import told_error
 from pipeline.log.backoff import Backoff
+from pipeline.log.errors import fork_of
 from pipeline.sdk import Engine
 from pipeline.user_code import contained, is_told_to_end
 
@@ -39,7 +40,7 @@ class Unusable(Exception):
 
 
 async def load(engine: Engine, folder: Path, policy: Policy) -> None:
-    """Check the file, then have the engine load it, with a few tries. Raises Unusable."""
+    """Check the file in the run's folder, then have the engine load it, with a few tries. Raises Unusable."""
     file = folder / policy.path
     backoff = Backoff()
     for attempt in range(1, ATTEMPTS + 1):
@@ -51,7 +52,7 @@ async def load(engine: Engine, folder: Path, policy: Policy) -> None:
                 raise
             if attempt == ATTEMPTS:
                 detail = f"the engine can't load policy {policy.version} from {file}: {told_error(error)}"
-                raise Unusable(f"{detail}; mend the engine, then start a new run from a checkpoint") from error
+                raise Unusable(f"{detail}; mend the engine, then go on in a new run: {fork_of(folder.name)}") from error
         await backoff.wait()
 
 

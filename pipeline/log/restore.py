@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 
 from pipeline.domain.rules import Rules
-from pipeline.domain.topology import READS, Stage, StageName
+from pipeline.domain.topology import READS, Stage, StageName, Topic
 from pipeline.log.client import Connection, plain_consumer
 from pipeline.log.errors import FENCING, PASSING, Fatal, Fenced, Stop, Unreachable, fork_of
 from pipeline.log.lane import Lane
@@ -123,20 +123,23 @@ class Restorer:
         if position.offset < low:
             raise Stop(
                 f"{self._stage.name} has handled {where} up to {position.offset}, but the first record there is {low}: "
-                f"{low - position.offset} records are gone; {self._advice()}"
+                f"{low - position.offset} records are gone; {self._advice(low)}"
             )
         if position.offset > high:
             raise Stop(
                 f"{self._stage.name} has handled {where} up to {position.offset}, but it ends at {high}: "
-                f"the topic was made anew; {self._advice()}"
+                f"the topic was made anew; {self._advice(low)}"
             )
 
     def _check_fold(self, start: int, position: TopicPartition, low: int) -> None:
         if start < low and start < position.offset:
             raise Stop(
                 f"the state of {self._stage.name} can't be rebuilt: {self._topic}/{position.partition} begins at "
-                f"{low}, and nothing covers {start} to {low - 1}; {self._advice()}"
+                f"{low}, and nothing covers {start} to {low - 1}; {self._advice(low)}"
             )
 
-    def _advice(self) -> str:
-        return f"restore the topic from an archive, or go on in a new run: {fork_of(self._connection.run)}"
+    def _advice(self, low: int) -> str:
+        restore = "restore the topic from an archive"
+        if READS[self._stage.name] is Topic.LEDGER and low:  # RunStarted is gone, and with it what a fork needs
+            return restore
+        return f"{restore}, or go on in a new run: {fork_of(self._connection.run)}"

@@ -81,8 +81,6 @@ def test_a_new_run_begins_where_the_old_one_was(tamis: Tamis, created: Connectio
     assert config | {"start": 0, "run": 0, "steps": 0} == old | {"start": 0, "run": 0, "steps": 0}
     assert (old["steps"], config["steps"]) == (3, 1)
     assert records(created) == before and [path.name for path in files_of(created.run).iterdir()] == ["v2.bin"]
-    assert tamis("report", new, "--no-audit").code == 0
-    assert f"goes on from run {created.run}, step 2" in Path(f"report-{new}.html").read_text()
 
 
 def test_a_run_that_was_forked_can_be_forked_itself_once_its_origin_is_gone(
@@ -111,6 +109,8 @@ def test_another_configuration_takes_along_the_prompts_of_the_same_source_alone(
     path = write(filters={"default": [{"type": "no_filter"}]})
     answer = tamis("fork", created.run, "--as", f"{created.run}-2", "--config", path, "--json")
     assert answer.code == 0 and json.loads(answer.out)["start"]["prompts"] == {"a": 7}
+    there = tamis("init", path, "--set", f"run={created.run}-2", "--if-missing")
+    assert there.code == 0 and there.out.startswith(f"run {created.run}-2 is there, with this configuration")
     assert json.loads(answer.out)["filter_hashes"] != read_run_started(created).filter_hashes
     prompts = {"factory": "tests.e2e.plugins:Numbers", "options": {"sizes": {"a": 500}}}
     answer = tamis("fork", created.run, "--as", f"{created.run}-3", "--config", write(prompts=prompts), "--json")
@@ -119,36 +119,26 @@ def test_another_configuration_takes_along_the_prompts_of_the_same_source_alone(
 
 
 def test_a_run_of_another_release_with_a_record_that_cannot_be_read_is_forked_up_to_there(
-    tamis: Tamis, created: Connection
+    tamis: Tamis, created: Connection, write: Callable[..., Path]
 ) -> None:
-    older = other(created, f"{created.run}b")
-    started = replace(read_run_started(created), run=older.run, decision_versions={"scheduler": 0})
+    older, new = other(created, f"{created.run}b"), f"{created.run}b-2"
+    started = read_run_started(created)
+    strange = json.dumps(json.loads(started.config) | {"abandoned": 1})
     create_run(older, rules_of(started.config))
-    say_that(older, started)
+    say_that(older, replace(started, run=older.run, config=strange, decision_versions={"scheduler": 0}))
     begun(older)
     producer = fact_producer(older)
     producer.produce(topic_name(older.run, Topic.LEDGER), b"no event", partition=0)
     assert producer.flush(30) == 0
     begun(older, 3)
-    assert f"`tamis fork {older.run} --as {older.run}-2`" in tamis("status", older.run).err
-    answer = tamis("fork", older.run, "--as", f"{older.run}-2", "--json")
+    assert f"`tamis fork {older.run} --as {new}`" in tamis("status", older.run).err
+    refused = tamis("fork", older.run, "--as", new)
+    assert refused.code == 2 and f"configuration of run {older.run} as it is" in refused.err
+    assert "abandoned: unknown key 'abandoned'" in refused.err and "--config FILE" in refused.err
+    answer = tamis("fork", older.run, "--as", new, "--config", write(run=new), "--json")
     assert answer.code == 0 and json.loads(answer.out)["start"]["step"] == 2
-    assert f"caution: run {older.run} is read up to ledger/0/11, which can't be read (no_marker" in answer.err
-
-
-def test_a_configuration_that_this_release_cannot_read_has_to_be_given(
-    tamis: Tamis, created: Connection, write: Callable[..., Path]
-) -> None:
-    older, new = other(created, f"{created.run}b"), f"{created.run}c"
-    started = read_run_started(created)
-    create_run(older, rules_of(started.config))
-    strange = json.dumps(json.loads(started.config) | {"abandoned": 1})
-    say_that(older, replace(started, run=older.run, config=strange))
-    begun(older)
-    answer = tamis("fork", older.run, "--as", new)
-    assert answer.code == 2 and "abandoned: unknown key 'abandoned'" in answer.err
-    assert f"configuration of run {older.run} as it is" in answer.err and "--config FILE" in answer.err
-    assert tamis("fork", older.run, "--as", new, "--config", write(run=new)).code == 0
+    assert f"caution: the ledger of run {older.run} is read as far as it can be" in answer.err
+    assert "which is up to ledger/0/11 (no_marker" in answer.err
 
 
 def test_what_cannot_be_forked_is_refused_with_what_to_do_and_nothing_is_made(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from pipeline.domain import events as e
+from pipeline.domain.topology import Topic
 from pipeline.history.audits.audit import Audit
 from pipeline.history.reports.report import render, write_report
 from pipeline.history.view import RunView
@@ -79,6 +82,16 @@ def test_violations_are_shown_and_markup_is_not_obeyed(view: RunView, tmp_path: 
     assert "1 violations" in html
     assert "I1 &lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "<b>bold</b>" not in html
+
+
+def test_a_forked_run_says_where_it_goes_on_from(drive: Drive) -> None:
+    started = drive.records[0].event()
+    assert isinstance(started, e.RunStarted)
+    config = json.loads(started.config) | {"start": {"run": "first", "step": 30, "prompts": {"sort": 7}}}
+    for run, told in ((started, False), (replace(started, config=json.dumps(config)), True)):
+        made = RunView()
+        made.note(0, Topic.LEDGER, run)
+        assert ("goes on from run first, step 30" in render(made)) is told
 
 
 def test_a_run_that_has_not_begun_has_a_report_too() -> None:
