@@ -1,10 +1,9 @@
-"""Running, stopping and deleting runs; making them is in making.py."""
+"""Running and stopping runs; making them is in making.py, deleting them in deleting.py."""
 
 from __future__ import annotations
 
 import os
 import runpy
-import shutil
 import sys
 import time
 from typing import Annotated
@@ -28,6 +27,7 @@ from pipeline.cli.common import (
     say,
     settings_for,
 )
+from pipeline.cli.deleting import delete
 from pipeline.domain import events as e
 
 
@@ -114,29 +114,3 @@ def recover(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None) -> N
         return
     for stage, offsets in found.items():
         say(f"{stage}: {offsets}")
-
-
-def delete(
-    run: Run,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
-    as_json: AsJson = False,
-    bootstrap: Bootstrap = None,
-    redis_url: RedisUrl = None,
-) -> None:
-    """Delete a run: its topics, its payloads, its policies and checkpoints. Stop its processes first."""
-    from pipeline.log.admin import delete_run, list_runs
-    from pipeline.runs import connection_of, store_of
-
-    settings = settings_for(run, bootstrap, redis_url)
-    if not yes and run in list_runs(connection_of(settings, run)):
-        if not sys.stdin.isatty():
-            fail(f"deleting run {run} needs a yes: use --yes where nobody can be asked", 2)
-        typer.confirm(f"Delete run {run} for ever, its log included?", abort=True)
-    topics = delete_run(connection_of(settings, run))
-    store = store_of(settings, run, 1)
-    keys = sum(store.drop(found) for found in store.scan())
-    shutil.rmtree(settings.data_dir / run, ignore_errors=True)
-    if as_json:
-        print_json({"run": run, "topics": topics, "payloads": keys})
-        return
-    say(f"deleted {topics} topics and {keys} payloads of run {run}" if topics else f"there is no run {run}")

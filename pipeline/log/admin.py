@@ -45,9 +45,14 @@ def list_runs(connection: Connection) -> list[str]:
     return sorted({name.split(".")[1] for name in names})
 
 
+def topics_of_run(connection: Connection) -> list[str]:
+    """The run's topics that are there, sorted."""
+    return sorted(name for name in topics_of_broker(connection) if name.startswith(f"{PREFIX}.{connection.run}."))
+
+
 def check_free(connection: Connection) -> None:
     """Stop if the run's name is in use."""
-    taken = sorted(name for name in topics_of_broker(connection) if name.startswith(f"{PREFIX}.{connection.run}."))
+    taken = topics_of_run(connection)
     if taken:
         raise Stop(
             f"run {connection.run}: the name is in use ({len(taken)} topics, {taken[0]} …); "
@@ -131,7 +136,7 @@ def delete_run(connection: Connection) -> int:
     """Delete the topics and groups of a run; returns the number of topics. Stop, with nothing deleted, if a stage is
     still running: a process that has just ended counts as running until its session is over."""
     admin = admin_client(connection)
-    names = sorted(name for name in topics_of_broker(connection) if name.startswith(f"{PREFIX}.{connection.run}."))
+    names = topics_of_run(connection)
     existing = {
         group.group_id for group in (admin.list_consumer_groups(request_timeout=TIMEOUT_S).result().valid or ())
     }

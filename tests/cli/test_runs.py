@@ -72,16 +72,6 @@ def test_a_run_that_is_there_is_left_as_it_is_if_asked(
     assert tamis("init", write(run=f"{run_name}b"), "--if-missing").out.startswith(f"run {run_name}b is created")
 
 
-def test_a_deleted_name_is_free_again(tamis: Tamis, created: Connection) -> None:
-    unasked = tamis("delete", created.run)
-    assert unasked.code == 2 and "--yes" in unasked.err
-    answer = tamis("delete", created.run, "--yes")
-    assert (answer.code, answer.out) == (0, f"deleted 9 topics and 0 payloads of run {created.run}\n")
-    assert created.run not in tamis("runs").out.split()
-    assert tamis("delete", created.run, "--yes").out == f"there is no run {created.run}\n"
-    assert tamis("init", "run.yaml").code == 0
-
-
 def test_a_bad_line_in_a_prompt_file_is_named_by_its_number(
     tamis: Tamis, write: Callable[..., Path], home: Path, run_name: str
 ) -> None:
