@@ -9,13 +9,12 @@ from math import fsum, isfinite, nan, sqrt
 from pipeline.domain.events import Member, ResponseScored, Scores
 
 
-def total(values: Iterable[float]) -> float:
+def total(values: Sequence[float]) -> float:
     """The exact sum, rounded once; NaN for what is not finite."""
-    known = tuple(values)
     try:
-        found = fsum(known)
+        found = fsum(values)
     except OverflowError:
-        found = _wide_total(known)
+        found = _wide_total(values)
     except ValueError:
         return nan
     return found if isfinite(found) else nan
@@ -46,7 +45,7 @@ def sample_std(values: Sequence[float], ddof: int = 1) -> float:
     middle = mean(values)
     if not isfinite(middle) or min(values) == max(values):
         return middle - middle
-    return sqrt(total((v - middle) * (v - middle) for v in values) / (n - ddof))
+    return sqrt(total([(v - middle) * (v - middle) for v in values]) / (n - ddof))
 
 
 def scores_of(members: Iterable[Member]) -> Scores:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.domain.events import Event
+from pipeline.domain.frozen import frozen
 from pipeline.domain.topology import Topic
 from pipeline.log.cause import Headers, cause_of
 from pipeline.log.client import READERS, Connection, plain_consumer, reader_settings
@@ -31,7 +31,7 @@ LEADERLESS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """A record as it stands in the log. `timestamp_ms` is the wall clock of its writer."""
 

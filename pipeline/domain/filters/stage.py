@@ -67,24 +67,21 @@ class Filter:
         """What decides about a group of a domain; the domain's guard counts it."""
         chain = self.chains[domain]
         finding = chain.decide(members, group_size)
-        kept, guard_state = False, dict[str, float]()
-        if chain.guard is not None:
-            guard = state.guards[domain]
-            kept = chain.guard.keeps(guard, finding.reason)
-            guard_state = chain.guard.told(guard)
+        kept = chain.guard is not None and chain.guard.keeps(state.guards[domain], finding.reason)
         shadows = () if finding.reason and finding.filter == INTEGRITY else chain.shadows(members)
-        return Ruling(finding, chain.filter_hash, guard_state, kept, shadows)
+        return Ruling(finding, kept, shadows)
 
     def _verdict(self, state: Verdicts, event: e.GroupAssembled) -> Iterator[e.Event]:
         members = self.members.decode(event.members)
         ruling = self.ruling(state, event.prompt.domain, members, event.group_size)
-        finding = ruling.finding
+        finding, chain = ruling.finding, self.chains[event.prompt.domain]
+        guard = chain.guard.told(state.guards[event.prompt.domain]) if chain.guard is not None else {}
         if finding.reason is None or ruling.kept_by_guard:
             state.accepted += 1
-            yield _accepted(event, ruling)
+            yield _accepted(event, ruling, chain.filter_hash, guard)
             return
         state.rejected += 1
-        yield _rejected(event, ruling, finding.reason)
+        yield _rejected(event, ruling, finding.reason, chain.filter_hash, guard)
         if finding.ends_run:
             yield e.StageFailed(self.name.value, event.group_id, finding.detail or "", event.at)
 
@@ -112,28 +109,28 @@ class Ruling(NamedTuple):
     """Everything that decides about a group: what the filters found, and whether the guard overruled them."""
 
     finding: Finding
-    filter_hash: str
-    guard_state: dict[str, float]
     kept_by_guard: bool
     shadows: tuple[e.ShadowVerdict, ...]
 
 
-def _accepted(event: e.GroupAssembled, ruling: Ruling) -> e.GroupAccepted:
+def _accepted(event: e.GroupAssembled, ruling: Ruling, filter_hash: str, guard: dict[str, float]) -> e.GroupAccepted:
     finding = ruling.finding
     return e.GroupAccepted(
         event.group_id, event.prompt, event.group_size, event.members, event.payload_bytes, event.largest_payload,
         event.oldest_version, event.newest_version, event.scores, finding.filter, finding.measured, finding.threshold,
-        finding.measurements, ruling.filter_hash, ruling.guard_state, ruling.kept_by_guard, ruling.shadows, event.at,
+        finding.measurements, filter_hash, guard, ruling.kept_by_guard, ruling.shadows, event.at,
     )  # fmt: skip
 
 
-def _rejected(event: e.GroupAssembled, ruling: Ruling, reason: Reason) -> e.GroupRejected:
+def _rejected(
+    event: e.GroupAssembled, ruling: Ruling, reason: Reason, filter_hash: str, guard: dict[str, float]
+) -> e.GroupRejected:
     finding = ruling.finding
     return e.GroupRejected(
         event.group_id, event.prompt, reason, category_of(reason), finding.constant_class, finding.metric,
         finding.metric_name, finding.detail, event.members, event.payload_bytes, event.largest_payload,
         event.oldest_version, event.newest_version, event.scores, finding.filter, finding.measured, finding.threshold,
-        finding.measurements, ruling.filter_hash, ruling.guard_state, ruling.shadows, event.at,
+        finding.measurements, filter_hash, guard, ruling.shadows, event.at,
     )  # fmt: skip
 
 
