@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pipeline.domain import events as e
+from pipeline.domain.filters.finding import metric_values
+from pipeline.domain.filters.variance import finished
 from pipeline.domain.rules import Rules
 from pipeline.domain.vocabulary import (
     ConstantClass,
@@ -78,11 +80,17 @@ def rejected(event: e.GroupRejected, members: Sequence[e.Member], size: int | No
     text = f"rejected: {event.reason} ({event.category}) by {event.filter}: {why.format(**known)}"
     if "{measured}" not in why:
         text += measured(event.measured, event.threshold)
-    rewards = [m.reward for m in members]
-    if event.constant_class is not None and rewards and rewards[0] is not None:
+    said = [*_common(event, members), *([event.detail] if event.detail else [])]
+    return "; ".join([text, *said, *aside(event.guard_state, event.shadows)])
+
+
+def _common(event: e.GroupRejected, members: Sequence[e.Member]) -> Iterator[str]:
+    """What the members of a constant group had, those that its filter looked at: if it is one number."""
+    cut = event.filter == "finished_zero_std"
+    values = metric_values(finished(members) if cut else members, event.metric or "reward")
+    if event.constant_class is not None and values and min(values) == max(values):
         best = ", the highest there is" if event.constant_class is ConstantClass.ALL_MAX else ""
-        text += f"; all {len(rewards)} members had {rewards[0]:g}{best}"
-    return "; ".join([text, *([event.detail] if event.detail else []), *aside(event.guard_state, event.shadows)])
+        yield f"all {len(values)} {'finished ' * cut}members had {values[0]:g}{best}"
 
 
 def accepted(event: e.GroupAccepted) -> str:

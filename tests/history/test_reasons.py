@@ -88,8 +88,31 @@ def test_the_metric_that_was_looked_at_is_named(reason: Reason) -> None:
 def test_a_constant_group_says_what_all_had(kind: ConstantClass, says: str) -> None:
     reward = {ConstantClass.ALL_ZERO: 0.0, ConstantClass.CONSTANT: 0.3, ConstantClass.ALL_MAX: 1.0}[kind]
     members = [replace(m, reward=reward) for m in MEMBERS]
-    event = replace(REJECTED, reason=Reason.ZERO_STD, constant_class=kind, detail=None, guard_state={}, shadows=())
-    assert reasons.rejected(event, members, 2).endswith(says)
+    assert reasons.rejected(constant("reward", kind), members, 2).endswith(says)
+
+
+@pytest.mark.parametrize(
+    ("filter", "metric", "rewards", "says"),
+    [
+        ("finished_zero_std", "reward", [0.0, 1.0, 1.0], "; all 2 finished members had 1, the highest there is"),
+        ("zero_std", "raw", [-1.5, -1.0, -1.0], "; all 3 members had -1, the highest there is"),
+        ("zero_std", "exact", [0.0, 0.5, 1.0], "; all 3 members had 7, the highest there is"),
+        ("zero_std", "reward", [3.0, 1.0, 5.0], "not above 0.25"),  # a wide tol: constant, and yet not equal
+        ("zero_std", "other", [1.0, 1.0, 1.0], "not above 0.25"),
+    ],
+)
+def test_a_constant_group_tells_what_was_looked_at(filter: str, metric: str, rewards: list[float], says: str) -> None:
+    members = [
+        replace(MEMBERS[0], slot=n, reward=r, raw_score=-1.0, components={"exact": 7.0}) for n, r in enumerate(rewards)
+    ]
+    members[0] = replace(members[0], finish_reason=FinishReason.LENGTH)
+    text = reasons.rejected(constant(metric, ConstantClass.ALL_MAX, filter), members, 3)
+    assert text.endswith(says)
+
+
+def constant(metric: str, kind: ConstantClass, filter: str = "zero_std") -> e.GroupRejected:
+    plain = replace(REJECTED, reason=Reason.ZERO_STD, detail=None, guard_state={}, shadows=())
+    return replace(plain, metric=metric, constant_class=kind, filter=filter)
 
 
 def test_a_group_that_the_guard_keeps_says_who_would_have_rejected_it() -> None:
@@ -209,5 +232,5 @@ def test_the_trace_of_every_unused_group_says_why(drive: Drive) -> None:
 
 def test_members_without_a_reward_are_told_too() -> None:
     members = Members().decode(Members().encode(tuple(replace(m, reward=None) for m in MEMBERS)))
-    event = replace(REJECTED, reason=Reason.ZERO_STD, constant_class=ConstantClass.ALL_ZERO)
+    event = constant("reward", ConstantClass.ALL_ZERO)
     assert "all 2 members" not in reasons.rejected(event, members, 2)

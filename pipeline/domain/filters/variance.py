@@ -25,15 +25,20 @@ def finished_zero_std(args: Mapping[str, Any]) -> GroupFilter:
     of = _constant("finished_zero_std", args, "std_finished")
 
     def decide(members: Sequence[Member]) -> Finding:
-        finished = [m for m in members if m.finish_reason is not FinishReason.LENGTH]
-        count = {"finished": float(len(finished))}
-        if len(finished) >= 2:
-            return of(finished, count)
+        whole = finished(members)
+        count = {"finished": float(len(whole))}
+        if len(whole) >= 2:
+            return of(whole, count)
         reason = Reason.INSUFFICIENT_FINISHED_RESPONSES
         return Finding("finished_zero_std", reason, count["finished"], 2.0, metric_name=f"drop_{reason}",
                        measurements=count)  # fmt: skip
 
     return decide
+
+
+def finished(members: Sequence[Member]) -> list[Member]:
+    """The members that weren't cut off at their length limit."""
+    return [m for m in members if m.finish_reason is not FinishReason.LENGTH]
 
 
 def std_filter(args: Mapping[str, Any]) -> GroupFilter:
