@@ -19,12 +19,15 @@ SILENT: Final = "silent"
 never came."""
 
 UNJUDGED: Final = "unjudged"
+MISNAMED: Final = "misnamed"
 
 _MOST_TOLD = 4
 
 _TRY: Final = {
     UNJUDGED: "had responses that no verifier judged: an outage, no lack of signal. The scorers' log and metrics tell "
     "each verifier's health, and verifiers.<name>.timeout_s gives it more time",
+    MISNAMED: "had responses that were judged and lack the number that is filtered on: name another in metric or in "
+    "the filter, or mend the verifier that should give it",
     "silent": "had responses that never came: generators or scorers are away, or a verifier doesn't answer (tamis "
     "status). More time is given by assembly.lease and assembly.deadline",
     "failed": "had responses that failed: the generators' log tells why; assembly.max_rounds has them tried more often",
@@ -65,10 +68,18 @@ def kind_of(event: e.GroupRejected) -> str:
     what most of its responses came to."""
     if event.reason is Reason.BAND and event.measured is not None and event.threshold is not None:
         return "too_hard" if event.measured < event.threshold else "too_easy"
+    if names_no_number(event):
+        return MISNAMED
     word: str = event.constant_class or event.reason
     if event.filter == StageName.ASSEMBLER and event.measurements:
         word = max(event.measurements, key=lambda name: event.measurements[name])
     return _OF.get(word, "other")
+
+
+def names_no_number(event: e.GroupRejected) -> bool:
+    """Whether a filter's metric is none that the verifiers give: a judged member lacks it (its detail says which)."""
+    measures = event.metric is not None and event.measured is None
+    return event.reason is Reason.UNGRADED and measures and event.detail is not None
 
 
 def advice(share: Share, cause: StarvationCause) -> str:
@@ -84,7 +95,8 @@ def _endings(share: Share) -> list[str]:
     order = sorted(kinds, key=lambda kind: (-kinds[kind], list(_TRY).index(kind)))[:_MOST_TOLD]
     parts = [f"{kinds[kind]} of {total} rejected groups {_TRY[kind]}" for kind in order]
     if share.last_outage:
-        parts.append(f"the last that nobody judged: {share.last_outage}")
+        which = "nobody judged" if UNJUDGED in kinds else "lacks its number"
+        parts.append(f"the last that {which}: {share.last_outage}")
     return parts
 
 

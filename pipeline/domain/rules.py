@@ -16,7 +16,7 @@ from pipeline.domain.vocabulary import StarvationPolicy
 DECISION_VERSIONS: dict[str, int] = {
     "scheduler": 2,
     "assembler": 2,
-    "filter": 3,
+    "filter": 4,
     "batcher": 2,
     "reaper": 1,
     "discard-reaper": 1,

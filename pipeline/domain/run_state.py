@@ -38,7 +38,7 @@ class Share:
     `drawn` counts the prompts drawn from the source, also by the run that this one was forked from, `drawn_this_step`
     those since the last step. `solved`: prompts left out of later passes, by id, with the pass rate that says so. The
     rest is for starvation; `kinds` counts rejections by what they are to be blamed on (advice.py), `last_outage` is the
-    detail of the last one that nobody judged."""
+    detail of the last one that nobody judged, or if there is none, of the last that lacks what its filter looks at."""
 
     open: int = 0
     pool: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.domain import events as e
-from pipeline.domain.advice import UNJUDGED, advice, kind_of
+from pipeline.domain.advice import MISNAMED, UNJUDGED, advice, kind_of
 from pipeline.domain.rules import StarvationRules
 from pipeline.domain.run_state import Share
 from pipeline.domain.vocabulary import Category, StarvationCause, StarvationPolicy
@@ -30,7 +30,7 @@ def note_rejected(share: Share, event: e.GroupRejected) -> None:
     share.system += event.category is Category.SYSTEM
     kind = kind_of(event)
     share.kinds[kind] = share.kinds.get(kind, 0) + 1
-    if kind == UNJUDGED:
+    if kind == UNJUDGED or (kind == MISNAMED and UNJUDGED not in share.kinds):
         share.last_outage = event.detail or ""
 
 

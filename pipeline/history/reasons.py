@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pipeline.domain import events as e
+from pipeline.domain.advice import names_no_number
 from pipeline.domain.filters.finding import metric_values
 from pipeline.domain.filters.variance import finished
 from pipeline.domain.rules import Rules
@@ -43,6 +44,7 @@ _REJECTED = {
     Reason.DEADLINE: "its time was over with {kept} of {size} responses at hand",
     Reason.UNDECODABLE: "a record about it can't be read (tamis tail RUN dead-letters)",
 }
+_MISNAMED = "a member has no {metric}, although it was judged"
 _EXPIRED = {
     ExpiryReason.STALE: "too old for the next batch",
     ExpiryReason.PAYLOAD_MISSING: "a payload is gone from Redis, or damaged",
@@ -76,7 +78,7 @@ def rejected(event: e.GroupRejected, members: Sequence[e.Member], size: int | No
         "kept": len(members),
         "size": size if size is not None else "its",
     }
-    why = _REJECTED[event.reason]
+    why = _MISNAMED if names_no_number(event) else _REJECTED[event.reason]
     text = f"rejected: {event.reason} ({event.category}) by {event.filter}: {why.format(**known)}"
     if "{measured}" not in why:
         text += measured(event.measured, event.threshold)

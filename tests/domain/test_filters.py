@@ -203,6 +203,15 @@ def test_what_nobody_judged_is_no_lack_of_signal(type: str, who: list[e.Member],
     assert decide(who, chain).reason is expected
 
 
+@pytest.mark.parametrize("type", ["zero_std", "finished_zero_std", "std_filter", "mean_filter", "band"])
+def test_a_judged_member_that_lacks_the_number_is_named_with_those_that_there_are(type: str) -> None:
+    who = [member(slot, float(slot), components={"b": 1.0, "a": 0.0}) for slot in range(2)]
+    found = decide(who, rule(type, metric="c"))
+    assert (found.reason, found.filter, found.metric, found.measured) == (Reason.UNGRADED, type, "c", None)
+    assert found.detail == "slot 0 was judged and has no number 'c'; known: reward, raw, a, b"
+    assert decide([member(0, 0.0, **UNKNOWN), who[1]], rule(type, metric="a")).detail is None  # nobody judged slot 0
+
+
 def test_an_ungraded_group_says_what_it_would_have_been() -> None:
     found = decide(zeros(0.0, unknown=3), rule("zero_std"))
     assert (found.metric_name, found.constant_class, found.measured) == ("drop_ungraded", None, 0.0)

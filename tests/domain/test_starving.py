@@ -205,6 +205,20 @@ def test_an_outage_is_told_as_one_and_never_as_lack_of_signal() -> None:
     assert (shares.invalid, shares.low_information, shares.system) == (3, 0, 1)
 
 
+def test_a_metric_that_no_verifier_gives_is_told_as_that_and_not_as_an_outage() -> None:
+    detail = "slot 0 was judged and has no number 'exactt'; known: reward, raw, exact"
+    event = replace(rejected("0@0", Reason.UNGRADED, filter="zero_std"), metric="exactt", detail=detail)
+    text = told(event, event)
+    assert text.startswith("2 of 2 rejected groups had responses that were judged and lack the number")
+    assert text.endswith(f"the last that lacks its number: {detail}")
+    assert "metric" in text and "no verifier judged" not in text and "timeout_s" not in text
+    of_an_older_filter = told(replace(event, detail=None))
+    assert "no verifier judged" in of_an_older_filter and "lacks its number" not in of_an_older_filter
+    counted_as_zero = told(replace(event, measured=0.0, detail="3 of 4 rewards are unknown, counted as 0"))
+    assert "no verifier judged" in counted_as_zero
+    assert told(event, lost(ungraded=5.0), event).endswith("the last that nobody judged: the judge is down")
+
+
 @pytest.mark.parametrize(
     ("event", "words"),
     [

@@ -77,6 +77,13 @@ def test_the_metric_that_was_looked_at_is_named(reason: Reason) -> None:
     assert "of exact is 0.1875" in reasons.rejected(replace(REJECTED, reason=reason), MEMBERS, 3)
 
 
+def test_a_metric_that_no_verifier_gives_is_not_said_to_be_unjudged() -> None:
+    event = replace(REJECTED, reason=Reason.UNGRADED, metric="exactt", measured=None, threshold=None)
+    text = reasons.rejected(event, MEMBERS, 2)
+    assert "a member has no exactt, although it was judged; as said" in text and "nobody" not in text
+    assert "nobody could judge it" in reasons.rejected(replace(event, detail=None), MEMBERS, 2)
+
+
 @pytest.mark.parametrize(
     ("kind", "says"),
     [

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
 from typing import Final, NamedTuple, cast
 
 from pipeline.domain.events import Member
-from pipeline.domain.vocabulary import ConstantClass, Reason
+from pipeline.domain.vocabulary import ConstantClass, Grading, Reason
 
 NOTHING: Final[dict[str, float]] = {}
 """What is measured by a filter that measures nothing; nobody changes it."""
+_MOST_NAMES: Final = 12
 
 
 class Finding(NamedTuple):
@@ -44,9 +45,18 @@ def metric_values(members: Sequence[Member], metric: str) -> list[float] | None:
     return None if None in values else cast(list[float], values)
 
 
-def ungraded(name: str, metric: str) -> Finding:
-    """The rejection of a group in which a member lacks the number."""
-    return Finding(name, Reason.UNGRADED, metric=metric, metric_name=f"drop_{Reason.UNGRADED}")
+def ungraded(name: str, metric: str, members: Sequence[Member]) -> Finding:
+    """The rejection of a group in which a member lacks the number. The detail says so of one that was judged: its
+    verifiers give no such number."""
+    reason, detail = Reason.UNGRADED, next(_without(members, metric), None)
+    return Finding(name, reason, metric=metric, metric_name=f"drop_{reason}", detail=detail)
+
+
+def _without(members: Sequence[Member], metric: str) -> Iterator[str]:
+    for member in members:
+        if member.grading is Grading.GRADED and metric_values([member], metric) is None:
+            known = ", ".join(["reward", "raw", *sorted(member.components)][:_MOST_NAMES])
+            yield f"slot {member.slot} was judged and has no number {metric!r}; known: {known}"
 
 
 def non_finite(name: str, metric: str, values: Sequence[float], statistic: float) -> Finding | None:

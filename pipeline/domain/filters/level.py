@@ -43,7 +43,7 @@ def _by_mean(name: str, metric: str, low: float, high: float, judge: Callable[[f
     def decide(members: Sequence[Member]) -> Finding:
         values = metric_values(members, metric)
         if values is None:
-            return ungraded(name, metric)
+            return ungraded(name, metric, members)
         average = mean(values)
         if broken := non_finite(name, metric, values, average):
             return broken

@@ -49,7 +49,7 @@ def std_filter(args: Mapping[str, Any]) -> GroupFilter:
     def decide(members: Sequence[Member]) -> Finding:
         values = metric_values(members, metric)
         if values is None:
-            return ungraded("std_filter", metric)
+            return ungraded("std_filter", metric, members)
         std = sample_std(values, ddof)
         if broken := non_finite("std_filter", metric, values, std):
             return broken
@@ -72,7 +72,7 @@ def _constant(
     def decide(members: Sequence[Member], more: Mapping[str, float]) -> Finding:
         values = metric_values(members, metric)
         if values is None:
-            return ungraded(name, metric)
+            return ungraded(name, metric, members)
         std = sample_std(values)
         if broken := non_finite(name, metric, values, std):
             return broken
