@@ -21,6 +21,9 @@ from pipeline.log.client import Connection
 STAGES = ("scheduler", "generator", "scorer", "assembler", "filter", "batcher", "trainer", "reaper", "monitor")
 STATE = Path(os.environ.get("TAMIS_STATE", ".tamis"))
 
+ANSWER_S = 10.0
+"""How long a broker that accepts a connection may take to answer."""
+
 SEE, OWN, LOOK = "See it work", "A run of your own", "What happened, and why"
 
 
@@ -74,7 +77,7 @@ def effective_settings(
     found = load_settings(bootstrap=bootstrap, redis_url=redis_url, run=run)
     given = found.redis_url.get_secret_value() if found.redis_url else None
     complete = found.bootstrap is not None and given is not None
-    here = {} if complete else {s.kind: s.address for s, alive in local.status(STATE) if alive}
+    here = {} if complete else {kind: address for kind, (address, alive) in _started().items() if alive}
     settings = load_settings(
         bootstrap=found.bootstrap or here.get("kafka"),
         redis_url=given or here.get("redis"),
@@ -85,17 +88,52 @@ def effective_settings(
     return settings, {name for name, (own, kind) in asked.items() if own is None and kind in here}
 
 
+def _started() -> dict[str, tuple[str, bool]]:
+    """What `tamis up` started here: by kind its address, and whether it answers."""
+    return {started.kind: (started.address, alive) for started, alive in local.status(STATE)}
+
+
 def settings_for(
     run: str | None, bootstrap: str | None, redis_url: str | None, needs_redis: bool = True
 ) -> ProcessSettings:
-    """Flags, else the environment, else what runs on this machine. Ends with a sentence if nothing listens there: a
-    client would only wait."""
+    """Flags, else the environment, else what runs on this machine. Ends with a sentence if nothing answers there: a
+    client would only wait, and say less."""
+    from pipeline.log.admin import topics_of_broker
+    from pipeline.runs import connection_of
+
     settings, _ = effective_settings(run, bootstrap, redis_url)
-    if settings.bootstrap is not None and not kafka_listens(settings.bootstrap):
-        fail(_silent("Kafka", settings.bootstrap, "--bootstrap (TAMIS_BOOTSTRAP)"), 3)
-    if needs_redis and settings.redis_url and not redis_listens(settings.redis_url.get_secret_value()):
-        fail(_silent("Redis", settings.redis_address(), "--redis-url (TAMIS_REDIS_URL)"), 3)
+    if (problem := kafka_problem(settings)) is not None:
+        fail(problem, 3)
+    if needs_redis and (problem := redis_problem(settings)) is not None:
+        fail(problem, 3)
+    if settings.bootstrap is not None:
+        topics_of_broker(connection_of(settings, run or "any"), ANSWER_S)
     return settings
+
+
+def kafka_problem(settings: ProcessSettings) -> str | None:
+    """Why nothing can be asked of Kafka; None if it listens, or if nothing says where it is."""
+    if settings.bootstrap is None:
+        return _gone("kafka", "Kafka")
+    if kafka_listens(settings.bootstrap):
+        return None
+    return _silent("Kafka", settings.bootstrap, "--bootstrap (TAMIS_BOOTSTRAP)")
+
+
+def redis_problem(settings: ProcessSettings) -> str | None:
+    """The same of Redis."""
+    if settings.redis_url is None:
+        return _gone("redis", "Redis")
+    if redis_listens(settings.redis_url.get_secret_value()):
+        return None
+    return _silent("Redis", settings.redis_address(), "--redis-url (TAMIS_REDIS_URL)")
+
+
+def _gone(kind: str, name: str) -> str | None:
+    """The sentence about a service that `tamis up` started and that has gone; None if it started none."""
+    if (found := _started().get(kind)) is None or found[1]:
+        return None
+    return f"{name}, which `tamis up` started at {found[0]}, doesn't answer; `tamis up` starts it again"
 
 
 def connection_for(run: str, bootstrap: str | None) -> Connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -20,12 +20,19 @@ from pipeline.cli.common import (
     fail,
     out,
     print_json,
+    redis_problem,
     say,
     settings_for,
 )
+from pipeline.cli.groups import check_group
 from pipeline.cli.tailing import tail
 from pipeline.cli.top import top
 from pipeline.cli.what_if import what_if
+from pipeline.config import ConfigError, ProcessSettings
+
+if TYPE_CHECKING:
+    from pipeline.domain.rules import Rules
+    from pipeline.store.payloads import PayloadStore
 
 
 def add_to(app: typer.Typer) -> None:
@@ -49,16 +56,16 @@ def runs(as_json: AsJson = False, bootstrap: Bootstrap = None) -> None:
 def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:
     """How a run stands: steps, groups, who waits for what, stages with their lag and processes, payloads in Redis."""
     from pipeline.history.status import status_of
-    from pipeline.runs import connection_of, open_run, store_of
+    from pipeline.runs import connection_of, open_run
 
-    settings = settings_for(run, bootstrap, redis_url)
+    settings = settings_for(run, bootstrap, redis_url, needs_redis=False)
     connection = connection_of(settings, run)
     opened = open_run(connection)
-    store = store_of(settings, run, opened.rules.max_payload_bytes)
-    found = status_of(connection, opened.rules, store, opened.config.verifiers)
+    found = status_of(connection, opened.rules, _store(settings, opened.rules), opened.config.verifiers)
     if as_json:
         print_json(found)
         return
+    found["step"] = f"{found['step']} of {found.pop('steps')}"
     for name, value in found.items():
         if name not in ("stages", "problems", "domains", "shadows", "waiting", "members"):
             say(f"{name.replace('_', ' '):<18} {_words(value)}")
@@ -73,6 +80,18 @@ def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis
     for member in found["members"]:
         member["serves"] = ", ".join(map(str, member["partitions"])) or "stands by"
     _print_rows(found["members"], "stage", ("slot", "host", "serves"))
+
+
+def _store(settings: ProcessSettings, rules: Rules) -> PayloadStore | str:
+    """The payloads of a run, or why nothing can be asked of them."""
+    from pipeline.runs import store_of
+
+    if (problem := redis_problem(settings)) is not None:
+        return problem
+    try:
+        return store_of(settings, rules.run, rules.max_payload_bytes)
+    except ConfigError as error:
+        return str(error)
 
 
 def trace(
@@ -90,7 +109,9 @@ def trace(
     from pipeline.history.records import KafkaLog
     from pipeline.history.trace import trace_run
 
-    told = trace_run(KafkaLog(connection_for(run, bootstrap)), group)
+    connection = connection_for(run, bootstrap)
+    check_group(connection, group)
+    told = trace_run(KafkaLog(connection), group)
     if not told:
         fail(f"run {run} has no group {group}; tamis tail {run} --event GroupOpened --last 5 names some", 2)
     if as_json:

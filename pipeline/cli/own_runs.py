@@ -114,3 +114,5 @@ def recover(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None) -> N
         return
     for stage, offsets in found.items():
         say(f"{stage}: {offsets}")
+    if not found:
+        say(f"nothing to rebuild: every stage of run {run} has its committed offsets")

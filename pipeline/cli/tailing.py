@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from pipeline.cli.common import AsJson, Bootstrap, Run, among, connection_for, fail
+from pipeline.cli.groups import check_group
 from pipeline.config.errors import nearest
-from pipeline.domain.ids import parse_group_id
 from pipeline.domain.topology import Topic
 
 NAMES = [topic.value for topic in Topic]
@@ -43,9 +43,9 @@ def tail(
         fail(f"there is no topic {topic!r}; expected one of: {TOPICS}", 2)
     _known("event", event, EVENTS)
     _known("reason", reason, REASONS)
-    if group is not None and parse_group_id(group) is None:
-        fail(f"{group!r} is not a group's id; expected number@partition, such as 12@0", 2)
     connection = connection_for(run, bootstrap)
+    if group is not None:
+        check_group(connection, group)
     if domain is not None:
         _known("domain", domain, [known.name for known in open_run(connection).rules.domains])
     wanted = Wanted(group, reason, domain, event, Domains(connection))

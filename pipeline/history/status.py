@@ -17,23 +17,26 @@ from pipeline.history.waiting import waits
 from pipeline.history.watch import read_view
 from pipeline.log.client import Connection
 from pipeline.log.members import members_of
+from pipeline.store.errors import StoreError
 from pipeline.store.payloads import PayloadStore
 
 
 def status_of(
-    connection: Connection, rules: Rules, store: PayloadStore, verifiers: Collection[str] = ()
+    connection: Connection, rules: Rules, store: PayloadStore | str, verifiers: Collection[str] = ()
 ) -> dict[str, Any]:
     """Numbers of a run by name; `stages` has a row for each partition of each stage's input, `problems` a sentence
-    for each that has a hole and each verifier that is out, `waiting` one for each thing that waits, `members` the
-    processes at work."""
+    for each that has a hole, each verifier that is out and a Redis that isn't there (`store` may be why), `waiting` one
+    for each thing that waits, `members` the processes at work."""
     view, _ = read_view(connection)
     stages, members = lags(connection, rules), members_of(connection)
+    keys, used, silent = _payloads(store)
     groups, first, last = view.groups, view.progress.first_evaluation, view.progress.last_evaluation
     return {
         "run": view.run,
         "phase": str(view.phase),
         "outcome": str(view.outcome) if view.outcome else None,
-        "step": f"{view.step} of {view.steps}",
+        "step": view.step,
+        "steps": view.steps,
         "policy_version": view.progress.version,
         "groups_open": groups.open_train + groups.open_eval,
         "groups_opened": groups.opened,
@@ -51,10 +54,11 @@ def status_of(
         "dead_letters": view.dead_letters,
         "starvation": [note.text for note in view.starvation],
         "failures": [note.text for note in view.failures],
-        "payload_keys": store.count_keys(),
-        "redis_used_bytes": store.used_bytes(),
+        "payload_keys": keys,
+        "redis_used_bytes": used,
         "payload_budget": rules.payload_budget,
         "problems": [
+            *silent,
             *(text for row in stages if (text := problem(row, connection.run)) is not None),
             *outages(connection, rules.partitions, verifiers, time.time_ns() // 1_000_000),
         ],
@@ -62,6 +66,16 @@ def status_of(
         "members": [member._asdict() for member in members],
         "stages": stages,
     }
+
+
+def _payloads(store: PayloadStore | str) -> tuple[int | None, int | None, list[str]]:
+    """The run's keys, Redis' bytes, and why they can't be told, if so."""
+    if isinstance(store, str):
+        return None, None, [store]
+    try:
+        return store.count_keys(), store.used_bytes(), []
+    except StoreError as error:
+        return None, None, [str(error)]
 
 
 def domain_row(name: str, counts: DomainCounts, view: RunView, rules: Rules) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, StageName, Topic, partitions
 from pipeline.log.client import SESSION_TIMEOUT_MS, Connection, admin_client
-from pipeline.log.errors import PASSING, Stop, Unreachable, fork_of
+from pipeline.log.errors import PASSING, Stop, fork_of, no_answer
 from pipeline.log.topics import PREFIX, group_name, topic_config, topic_name
 
 TIMEOUT_S: Final = 30.0
@@ -31,10 +31,7 @@ def topics_of_broker(connection: Connection, timeout_s: float = 10.0) -> dict[st
     try:
         listed = admin.list_topics(timeout=timeout_s).topics
     except KafkaException as error:
-        raise Unreachable(
-            f"no Kafka broker answers at {connection.bootstrap} within {timeout_s:g} s ({error.args[0].str()}); "
-            "start one with `tamis up`, or set the bootstrap address"
-        ) from error
+        raise no_answer(connection.bootstrap, timeout_s, error.args[0]) from error
     return {name: len(topic.partitions) for name, topic in listed.items()}
 
 

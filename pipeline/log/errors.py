@@ -38,6 +38,14 @@ class Unreachable(LogError):
     exit_code = 3
 
 
+def no_answer(bootstrap: str, within_s: float, error: KafkaError) -> Unreachable:
+    """The sentence about brokers that are not there, or that accept connections and say nothing that is understood."""
+    return Unreachable(
+        f"no Kafka broker answers at {bootstrap} within {within_s:g} s ({error.str()}); start it, start one here with "
+        "`tamis up`, or correct --bootstrap (TAMIS_BOOTSTRAP); TLS and passwords that it wants belong into TAMIS_KAFKA"
+    )
+
+
 class Fenced(LogError):
     """Another process has this one's slot or partitions."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -14,8 +14,8 @@ from pipeline.domain.topology import Topic
 from pipeline.log.cause import Headers, cause_of
 from pipeline.log.client import READERS, Connection, plain_consumer, reader_settings
 from pipeline.log.codec import decode
-from pipeline.log.errors import Fatal, Stop, Unreachable
-from pipeline.log.topics import topic_name
+from pipeline.log.errors import Fatal, Stop, Unreachable, no_answer
+from pipeline.log.topics import PREFIX, topic_name
 
 TIMEOUT_S: Final = 30.0
 ENDS_S: Final = 5.0
@@ -147,12 +147,9 @@ def _assign(
     start: int | Mapping[int, int],
 ) -> dict[int, int]:
     """Start reading; returns the end of each partition that isn't empty from there on."""
-    try:
-        there = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-    except KafkaException as error:
-        raise Unreachable(f"no Kafka broker answers: {error.args[0].str()}") from error
+    there = _topics(consumer, connection, topic)[topic]
     if there.error is not None:
-        raise Stop(f"topic {topic}: {there.error.str()}; check the run's name: tamis runs")
+        raise _missing(consumer, connection, topic, there.error)
     chosen = sorted(there.partitions) if partitions is None else list(partitions)
     positions, ends = [], {}
     for partition, (low, high) in watermarks(connection, topic, chosen).items():
@@ -162,6 +159,25 @@ def _assign(
             ends[partition] = high
     consumer.assign(positions)
     return ends
+
+
+def _topics(consumer: Consumer, connection: Connection, topic: str | None = None) -> dict[str, Any]:
+    """What the broker knows of a topic, or of all."""
+    try:
+        topics: dict[str, Any] = consumer.list_topics(topic, timeout=TIMEOUT_S).topics
+    except KafkaException as error:
+        raise no_answer(connection.bootstrap, TIMEOUT_S, error.args[0]) from error
+    return topics
+
+
+def _missing(consumer: Consumer, connection: Connection, topic: str, error: KafkaError) -> Stop:
+    """Why a topic can't be read: most often there is no such run."""
+    run = connection.run
+    if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return Stop(f"topic {topic}: {error.str()}; see that this user may read it")
+    if any(name.startswith(f"{PREFIX}.{run}.") for name in _topics(consumer, connection)):
+        return Stop(f"topic {topic} is gone, though run {run} has others: restore it from an archive")
+    return Stop(f"there is no run {run}; `tamis runs` lists those that there are")
 
 
 def end_offsets(connection: Connection, topic: Topic, partitions: int) -> dict[int, int]:

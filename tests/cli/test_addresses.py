@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pipeline.cli import common
 from pipeline.local import LocalRedis, Services
+from pipeline.local.files import write_json
+from pipeline.log.client import Connection
 
 from .conftest import Tamis
 
@@ -95,3 +100,45 @@ def test_a_payload_that_redis_could_never_take_is_a_caution(
     assert answer.code == 0
     assert f"caution: payload.max: is {28 * MIB}, more than 0.4 of Redis' maxmemory {64 * MIB}" in answer.err
     assert answer.err.endswith("[payload_never_fits]\n")
+
+
+def test_a_kafka_that_accepts_and_says_nothing_is_said_within_seconds(
+    offline: Tamis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert common.ANSWER_S == 10.0
+    monkeypatch.setattr(common, "ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        answer = offline("status", "first", "--bootstrap", where)
+        assert time.monotonic() - began < 5
+    assert answer.code == 3
+    assert answer.err.startswith(f"error: no Kafka broker answers at {where} within 0.5 s (")
+    assert "correct --bootstrap (TAMIS_BOOTSTRAP); TLS and passwords" in answer.err
+
+
+def test_a_run_has_a_status_while_redis_is_away(
+    tamis: Tamis, created: Connection, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAMIS_REDIS_URL", f"redis://{NOBODY}/0")
+    away = f"Redis at redis://{NOBODY}/0 accepts no connection; start it"
+    answer = tamis("status", created.run)
+    assert answer.code == 0 and f"problem            {away}" in answer.out and "0 of 3" in answer.out
+    found = json.loads(tamis("status", created.run, "--json").out)
+    assert found["payload_keys"] is None and found["problems"][0].startswith(away)
+    monkeypatch.delenv("TAMIS_REDIS_URL")
+    found = json.loads(tamis("status", created.run, "--json").out)
+    assert found["problems"][0].startswith("TAMIS_REDIS_URL (--redis-url): is not set")
+
+
+def test_services_of_up_that_have_gone_are_named(offline: Tamis, home: Path, services: Services) -> None:
+    record = {
+        kind: {"kind": kind, "backend": "process", "address": address, "how": "a process"}
+        for kind, address in (("kafka", NOBODY), ("redis", f"redis://{NOBODY}/0"))
+    }
+    write_json(home / ".tamis" / "services.json", record)
+    again = "doesn't answer; `tamis up` starts it again"
+    answer = offline("runs")
+    assert (answer.code, answer.err) == (3, f"error: Kafka, which `tamis up` started at {NOBODY}, {again}\n")
+    answer = offline("audit", "first", "--bootstrap", services.bootstrap)
+    assert (answer.code, answer.err) == (3, f"error: Redis, which `tamis up` started at redis://{NOBODY}/0, {again}\n")

@@ -108,7 +108,7 @@ def test_a_plugin_of_ones_own_is_found_in_the_working_folder(
 def test_a_run_that_does_not_exist_is_said_with_how_to_list_them(tamis: Tamis, words: tuple[str, ...]) -> None:
     answer = tamis(words[0], "nosuch", *words[1:])
     assert answer.code == 2
-    assert "tamis.nosuch.ledger" in answer.err and "tamis runs" in answer.err
+    assert answer.err == "error: there is no run nosuch; `tamis runs` lists those that there are\n"
 
 
 @pytest.mark.parametrize("command", ["status", "audit", "stop"])
@@ -128,6 +128,7 @@ def test_a_run_that_has_just_been_made_has_a_status_and_a_clean_audit(tamis: Tam
     assert "waiting for the trainer" in status.out and "0 of 3" in status.out
     found = json.loads(tamis("status", created.run, "--json").out)
     assert (found["run"], found["groups_opened"], found["payload_keys"]) == (created.run, 0, 0)
+    assert (found["step"], found["steps"]) == (0, 3)
     assert found["problems"] == []
     assert {row["stage"] for row in found["stages"]} >= {"scheduler", "assembler", "trainer"}
     audit = tamis("audit", created.run)
@@ -155,6 +156,28 @@ def test_tail_prints_records_and_trace_refuses_an_unknown_group(tamis: Tamis, cr
     assert answer.err == (
         f"error: run {created.run} has no group 1@0; tamis tail {created.run} --event GroupOpened --last 5 names some\n"
     )
+
+
+@pytest.mark.parametrize("words", [("trace", "5@9"), ("tail", "--group", "5@9")], ids=lambda words: words[0])
+def test_a_group_of_a_partition_that_the_run_has_not_is_refused(
+    tamis: Tamis, created: Connection, words: tuple[str, ...]
+) -> None:
+    answer = tamis(words[0], created.run, *words[1:])
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == f"error: run {created.run} has no group 5@9: it has partitions 0 to 1\n"
+
+
+def test_a_topic_that_is_gone_is_named(tamis: Tamis, created: Connection) -> None:
+    name = topic_name(created.run, Topic.LEDGER)
+    admin = admin_client(created)
+    admin.delete_topics([name])[name].result(30)
+    answer = tamis("tail", created.run)
+    assert answer.code == 2 and f"topic {name} is gone, though run {created.run} has others" in answer.err
+
+
+def test_recover_says_that_nothing_is_missing(tamis: Tamis, created: Connection) -> None:
+    said = tamis("recover", created.run).out
+    assert said == f"nothing to rebuild: every stage of run {created.run} has its committed offsets\n"
 
 
 def test_stop_is_a_fact_in_the_ledger(tamis: Tamis, created: Connection) -> None:
