@@ -103,6 +103,8 @@ def _decides(config: DecisionConfig, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {"filters": [link.model_dump() for link in config.chain(name)]}
     if guard := config.guard_of(name):
         found["guard"] = guard.model_dump()
+        if found["guard"].get("scope") == "domain":  # its default
+            del found["guard"]["scope"]
     if shadows := config.shadows_of(name):
         found["shadow_filters"] = [link.model_dump() for link in shadows]
     return found

@@ -17,10 +17,11 @@ class NoGuard(Section):
 
 class RollRatio(Section):
     """Keeps a group when more than `max_ratio` of all groups so far would be rejected with it. All are those that were
-    judged, broken ones too, which no guard keeps."""
+    judged, broken ones too, which no guard keeps. `scope`: of the domain, or of all domains whose guard says `run`."""
 
     type: Literal["roll_ratio"]
     max_ratio: float = Field(0.5, gt=0, lt=1)
+    scope: Literal["domain", "run"] = "domain"
 
 
 class Window(Section):

@@ -26,6 +26,13 @@ def whole(config):
     return lambda **changes: resolve_budget(config(**changes), 64 * GIB)
 
 
+def test_a_guard_of_its_domain_alone_is_recorded_as_before_there_was_a_scope(whole):
+    for scope in ({}, {"scope": "run"}):
+        made = canonical(whole(guard={"default": {"type": "roll_ratio", **scope}}))
+        assert json.loads(made)["domains"][0]["guard"] == {"type": "roll_ratio", "max_ratio": 0.5, **scope}
+        assert canonical(parse_canonical(made)) == made
+
+
 def test_the_domain_reads_its_rules_from_it(whole):
     made = whole(
         domains={"z": {"quota": 3}, "a": {"quota": 2, "filters": [{"type": "no_filter"}]}},

@@ -15,10 +15,10 @@ from pipeline.config.imports import Imported, import_config, imported
 from pipeline.config.imports.foreign import foreign
 from pipeline.config.imports.roll import ROLL
 from pipeline.domain.filters.chain import Chain
-from pipeline.domain.filters.guard import Guard, GuardState
+from pipeline.domain.filters.stage import Filter
 from pipeline.domain.rules import DomainRules, rules_of
 from pipeline.domain.vocabulary import Reason
-from tests.domain.given import member, members
+from tests.domain.given import MEMBERS, member, members
 
 EXAMPLES = Path(__file__).parent / "imports" / "roll"
 
@@ -248,17 +248,12 @@ def test_an_agentic_batch_counts_trajectories_and_its_domains_are_tags() -> None
     assert [(d["name"], d["quota"]) for d in one["domains"]] == [("Sokoban", 16)]
 
 
-def test_the_drop_flag_filter_comes_with_its_guard() -> None:
-    rules = domain(of(AGENTIC), "Sokoban")
-    assert rules.guard is not None
-    bad = [member(0, 0.0, drop_flag=True), member(1, 1.0)]
-    chain, guard, state = Chain(rules), Guard(rules.guard), GuardState()
-    verdicts = []
-    for _ in range(6):
-        reason = chain.decide(bad, 2).reason
-        assert reason is Reason.DROP_FLAG
-        verdicts.append(guard.keeps(state, reason))
-    assert verdicts == [True, False, True, False, True, False]
+def test_the_drop_flag_filter_comes_with_the_one_guard_of_all_tags() -> None:
+    filter = Filter(rules_of(text_of(of(AGENTIC))), MEMBERS)
+    bad, state = [member(0, 0.0, drop_flag=True), member(1, 1.0)], filter.initial(0)
+    rulings = [filter.ruling(state, domain, bad, 2) for domain in ("Sokoban", "FrozenLake") * 3]
+    assert {ruling.finding.reason for ruling in rulings} == {Reason.DROP_FLAG}
+    assert [ruling.kept_by_guard for ruling in rulings] == [True, False, True, False, True, False]
 
 
 def test_what_roll_would_not_start_with_is_told() -> None:

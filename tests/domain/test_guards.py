@@ -50,6 +50,17 @@ def test_rolls_guard_lets_a_good_run_be_followed_by_as_long_a_bad_one() -> None:
     assert told(RATIO, "g" * 100 + "b" * 101) == "+" * 100 + "-" * 100 + "k"
 
 
+@pytest.mark.parametrize(("scope", "verdicts"), [({}, "kk--kk"), ({"scope": "run"}, "k-k-k-")])
+def test_rolls_guard_may_count_the_groups_of_all_domains(scope: dict[str, str], verdicts: str) -> None:
+    guard = GuardRule("roll_ratio", {"max_ratio": 0.5, **scope})
+    domains = tuple(DomainRules(name, 1, (ZERO_STD,), "hash", guard) for name in ("sokoban", "lake"))
+    feed = Feed(Filter(replace(rules(), domains=domains), MEMBERS))
+    groups = [assembled(f"{n}@0", members(BAD), 2, domain=domains[n % 2].name) for n in range(6)]
+    told = ["k" if isinstance(verdict, e.GroupAccepted) else "-" for verdict in feed(*groups)]
+    assert "".join(told) == verdicts
+    assert len(feed.state.guards) == (1 if scope else 2)
+
+
 def test_a_window_forgets_a_good_run() -> None:
     assert told(window(4), "g" * 100 + "bbbbbb") == "+" * 100 + "--kk--"
 

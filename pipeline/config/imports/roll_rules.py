@@ -86,6 +86,7 @@ def group_filter(at: At) -> Iterator[Setting]:
         yield at.set("filters", "default", 0, "type", value="drop_flag")
         yield at.set("guard", "default", "type", value="roll_ratio", note="its limit of half of all groups")
         yield at.set("guard", "default", "max_ratio", value=0.5)
+        yield at.set("guard", "default", "scope", value="run", note="it counts the groups of all tags together")
     else:
         factory = f"my_package.filters:{name.rpartition('.')[2]}"
         yield at.set("filters", "default", 0, "type", value="custom")

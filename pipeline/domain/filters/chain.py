@@ -45,7 +45,7 @@ class Chain:
         self._customs = customs
         ordered = sorted(rules.filters, key=lambda f: _ORDER.index(f.type))
         self.filter_hash = rules.filter_hash
-        self.guard = Guard(rules.guard) if rules.guard is not None else None
+        self.guard = Guard(rules.guard, rules.name) if rules.guard is not None else None
         before = [self._made(f) for f in ordered if f.type == "provenance"]
         self._filters = [*before, graded, *[self._made(f) for f in ordered if f.type != "provenance"]]
         self._shadows = [(name, self._made(f)) for name, f in _named(rules.shadows)]

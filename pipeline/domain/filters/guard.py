@@ -83,9 +83,11 @@ COUNTS_BROKEN = ("roll_ratio",)
 
 
 class Guard:
-    """The guard of one domain."""
+    """The guard of one domain. `home`: under which name its state is kept; domains whose guards have the scope `run`
+    share one, whose name no domain has."""
 
-    def __init__(self, rule: GuardRule) -> None:
+    def __init__(self, rule: GuardRule, domain: str = "") -> None:
+        self.home = "" if rule.args.get("scope") == "run" else domain
         self._keeps = GUARDS[rule.type](rule.args)
         self._counts_broken = rule.type in COUNTS_BROKEN
         self._window = int(rule.args.get("window", 0))

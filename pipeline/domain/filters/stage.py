@@ -21,7 +21,7 @@ from pipeline.domain.vocabulary import Grading, Purpose, Reason, category_of
 
 @dataclass(slots=True)
 class Verdicts:
-    """How many groups a partition has decided, and what the guards of its domains remember."""
+    """How many groups a partition has decided, and what the guards of its domains remember (Guard.home)."""
 
     partition: int
     accepted: int = 0
@@ -41,7 +41,7 @@ class Filter:
 
     def initial(self, partition: int) -> Verdicts:
         """Nothing is decided."""
-        return Verdicts(partition, guards={d: GuardState() for d, chain in self.chains.items() if chain.guard})
+        return Verdicts(partition, guards={c.guard.home: GuardState() for c in self.chains.values() if c.guard})
 
     def entries(self, state: Verdicts) -> int:
         """Filters remember nothing of single groups; guards do, of a window."""
@@ -67,7 +67,8 @@ class Filter:
         """What decides about a group of a domain; the domain's guard counts it."""
         chain = self.chains[domain]
         finding = chain.decide(members, group_size)
-        kept = chain.guard is not None and chain.guard.keeps(state.guards[domain], finding.reason)
+        guard = chain.guard
+        kept = guard is not None and guard.keeps(state.guards[guard.home], finding.reason)
         shadows = () if finding.reason and finding.filter == INTEGRITY else chain.shadows(members)
         return Ruling(finding, kept, shadows)
 
@@ -75,7 +76,7 @@ class Filter:
         members = self.members.decode(event.members)
         ruling = self.ruling(state, event.prompt.domain, members, event.group_size)
         finding, chain = ruling.finding, self.chains[event.prompt.domain]
-        guard = chain.guard.told(state.guards[event.prompt.domain]) if chain.guard is not None else {}
+        guard = chain.guard.told(state.guards[chain.guard.home]) if chain.guard is not None else {}
         if finding.reason is None or ruling.kept_by_guard:
             state.accepted += 1
             yield _accepted(event, ruling, chain.filter_hash, guard)
