@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pipeline.training.aggregation import divisor, summed
-from pipeline.training.batches import Batch
+from pipeline.training.batches import SKIPPED, Batch
 from pipeline.training.correction import correct
 from pipeline.training.settings import Clip as Clip
 
@@ -56,12 +56,15 @@ def objective(
     the mask: `ratio`, `clip_fraction`, `kl`, detached. Those of the micro-batches of a batch add up to the whole's.
 
     logprobs: like `batch.input_ids`, float, with gradient. rho is against `old_logprobs`, else against the sampler's.
-    old_logprobs: a whole batch's are corrected here; a batch that is to be split goes through `corrected` first. What
-    stands outside the mask never counts, NaN included; with nothing inside the loss is 0, and no step is to be taken.
+    old_logprobs: a whole batch's are corrected here, and the means come with what that measured, and with SKIPPED where
+    it left nothing; a batch that is to be split goes through `corrected` first. What stands outside the mask never
+    counts, NaN included; with nothing inside the loss is 0, and no step is to be taken.
     clip: the learner's own range, where the run has none. Raises ValueError for a correction without old_logprobs.
     """
+    measured: dict[str, Tensor] = {}
     if old_logprobs is not None:
         batch = corrected(batch, old_logprobs)
+        measured = _measured(batch)
     settings, mask = batch.settings, batch.response_mask
     if settings.correction is not None and batch.old_logprobs is None:
         raise ValueError(
@@ -85,4 +88,12 @@ def objective(
             "clip_fraction": (mask & (clipped < unclipped)).sum() / n,
             "kl": torch.where(mask, ratio - 1.0 - log_ratio, 0.0).sum() / n,
         }
-    return total * (config.ranks / batch.loss_divisor), statistics
+    return total * (config.ranks / batch.loss_divisor), statistics | measured
+
+
+def _measured(batch: Batch) -> dict[str, Tensor]:
+    """What a learner that corrects within its one step has to report besides: all that the correction measured."""
+    if batch.settings.correction is None:
+        return {}
+    skipped = {SKIPPED: 1.0} if batch.empty else {}
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in {**batch.metrics, **skipped}.items()}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pipeline.config import parse
 from pipeline.training.aggregation import AggregationConfig, Impl, Mode, aggregate
-from pipeline.training.batches import Batch, Layout, Row
+from pipeline.training.batches import SKIPPED, Batch, Layout, Row
 from pipeline.training.correction import CorrectionConfig, Denominator, Filter, correct
 from pipeline.training.losses import Clip, corrected, objective
 from pipeline.training.ratios import LEVELS, Level
@@ -88,6 +88,21 @@ def test_the_divisor_is_of_the_corrected_mask_or_of_the_original_one(
     assert found.metrics[f"loss_divisor_{what}"] == wanted
     assert found.metrics[f"correction_denominator_{denominator}_tokens"] == int(counts.sum())
     assert found.metrics["correction_kept"] == pytest.approx(found.mask_tokens / batch.mask_tokens)
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_learner_of_one_pass_reports_what_the_trainer_asks_for(left: bool, rows: list[Row]) -> None:
+    strict = CorrectionConfig((Filter("token", ratio_low=0.8 if left else 5.0, ratio_high=9.0),), "token")
+    batch = built(rows, settings=StepSettings(strict, loss_is_set=True))
+    new = shifted(batch, 6).requires_grad_()
+    statistics = objective(batch, new, new.detach())[1]
+    found = corrected(batch, new.detach())
+    assert found.empty is not left
+    assert {**found.metrics, **({} if left else {SKIPPED: 1.0})}.items() <= {
+        n: float(v) for n, v in statistics.items()
+    }.items()
+    assert {"correction_kept", "clip_fraction"} <= statistics.keys()
+    assert not any(value.requires_grad for value in statistics.values())
 
 
 def test_nothing_is_changed_in_place(rows: list[Row]) -> None:
