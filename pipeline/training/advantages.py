@@ -1,6 +1,6 @@
 """Group-relative advantages, computed once per whole group on Python floats (docs: Shao et al. 2024, GRPO, sec. 4.1).
 
-Sums are `math.fsum`, so a group's advantages don't depend on the order or the layout of its members.
+Sums are exact, so a group's advantages don't depend on the order or the layout of its members.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from pipeline.domain.grouping import total
 
 AdvantageKind = Literal["grpo", "dr_grpo", "leave_one_out"]
 Centre = Literal["group", "batch", "none"]
@@ -61,7 +63,8 @@ def advantages(
 ) -> list[float]:
     """One advantage for each response, in order, `groups` saying which ones belong together.
 
-    Raises ValueError when a reward that counts is not finite, since a single one would spoil the whole group.
+    Raises ValueError when a reward that counts is not finite, or their mean or deviation isn't: a single one would
+    spoil the whole group.
     """
     left_out = truncated if config.exclude_truncated and truncated is not None else [False] * len(rewards)
     members: dict[Hashable, list[int]] = {}
@@ -113,8 +116,11 @@ def _of_group(rewards: Sequence[float], batch: tuple[float, float], config: Adva
 
 
 def _moments(values: Sequence[float], ddof: int) -> tuple[float, float]:
-    """Mean and std; exactly the value and 0 where all are the same."""
+    """Mean and std; exactly the value and 0 where all are the same. ValueError where one is not finite."""
     if not values or len(set(values)) == 1:
         return (values[0] if values else 0.0), 0.0
-    mean = math.fsum(values) / len(values)
-    return mean, math.sqrt(math.fsum((v - mean) * (v - mean) for v in values) / (len(values) - ddof))
+    mean = total(values) / len(values)
+    variance = total([(v - mean) * (v - mean) for v in values]) / (len(values) - ddof)
+    if not math.isfinite(variance):
+        raise ValueError(f"rewards must have a finite mean and deviation: {list(values)}")
+    return mean, math.sqrt(variance)

@@ -22,6 +22,7 @@ from pipeline.training.settings import StepSettings
 BY_TOKEN = ("input_ids", "attention_mask", "response_mask", "rollout_logprobs", "old_logprobs", "token_weights")
 SKIPPED = "step_skipped_empty_mask"
 """The metric, 1.0, of a step without a token to learn from: the weights stay, the batch is done all the same."""
+LARGEST = torch.finfo(torch.float32).max
 BY_ROW = ("rewards", "advantages", "group_index", "policy_versions")
 
 
@@ -175,7 +176,12 @@ def build(
 def _advantages(rows: Sequence[Row], config: AdvantageConfig, loss_scale: float) -> list[float]:
     cut = [row.truncated for row in rows]
     found = advantages([row.reward for row in rows], [row.group for row in rows], config, cut)
-    return [value * row.weight * loss_scale for value, row in zip(found, rows, strict=True)]
+    weighed = [value * row.weight * loss_scale for value, row in zip(found, rows, strict=True)]
+    for row, value in zip(rows, weighed, strict=True):
+        if not max(abs(row.reward), abs(value)) <= LARGEST:
+            told = f"a response has the reward {row.reward:g} and the advantage {value:g}"
+            raise ValueError(f"{told}, which float32 can't hold: mend the verifier, or the weights of the selection")
+    return weighed
 
 
 def _masked(rows: Sequence[Row], frame: Frame, settings: StepSettings) -> SampleMask:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf, isfinite, isnan, nan, sqrt
 
 import pytest
@@ -15,7 +16,7 @@ from pipeline.domain.filters.chain import Chain
 from pipeline.domain.filters.finding import Finding
 from pipeline.domain.filters.stage import Filter
 from pipeline.domain.grouping import mean, sample_std
-from pipeline.domain.rules import DomainRules, FilterRule
+from pipeline.domain.rules import DomainRules, FilterRule, GuardRule, Rules
 from pipeline.domain.vocabulary import Category, FinishReason, Reason, category_of
 
 from .given import MEMBERS, Feed, assembling, member, members, opened, rules, scored
@@ -42,6 +43,33 @@ def told(finding: Finding) -> tuple[object, ...]:
 def group(pairs: Sequence[tuple[float, bool]]) -> list[e.Member]:
     ends = {True: FinishReason.STOP, False: FinishReason.LENGTH}
     return [member(slot, reward, finish_reason=ends[done]) for slot, (reward, done) in enumerate(pairs)]
+
+
+@pytest.mark.parametrize("type", ["no_filter", "mean_filter", "band"])
+@pytest.mark.parametrize(
+    ("large", "reason"), [(1e38, None), (1.1e38, Reason.NON_FINITE_REWARD), (LARGE, Reason.NON_FINITE_REWARD)]
+)
+def test_what_a_trainer_can_not_hold_is_kept_in_no_order(type: str, large: float, reason: Reason | None) -> None:
+    wide = FilterRule(type, ARGS[type] | {"low": -LARGE, "high": LARGE})
+    filter = Filter(guarded(wide), MEMBERS)
+    for values in ([large, large, -large], [large, -large, large], [-large, large, large]):
+        ruling = filter.ruling(filter.initial(0), "maths", members(values), 3)
+        assert (ruling.finding.reason, ruling.kept_by_guard) == (reason, False)
+
+
+def test_a_guard_keeps_nothing_that_a_trainer_can_not_hold() -> None:
+    filter = Filter(guarded(FilterRule("zero_std", ARGS["zero_std"])), MEMBERS)
+    told = [filter.ruling(filter.initial(0), "maths", members([large] * 3), 3) for large in (1e38, 1e200)]
+    assert [(r.finding.metric_name, r.kept_by_guard) for r in told] == [
+        ("drop_zero_std_1e+38", True),
+        ("drop_zero_std_1e+200", False),
+    ]
+
+
+def guarded(chain: FilterRule) -> Rules:
+    """One filter, and a guard that keeps whatever it may."""
+    guard = GuardRule("consecutive", {"keep_after": 0})
+    return replace(rules(), domains=(DomainRules("maths", 1, (chain,), "hash", guard),))
 
 
 @pytest.mark.parametrize("type", BY_NUMBERS)

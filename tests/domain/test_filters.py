@@ -314,3 +314,11 @@ def test_a_group_without_known_rewards_is_shown_to_no_shadow() -> None:
     (event,) = stage(rule("no_filter"), shadows=[rule("zero_std")])(assembled("0@0", members([None, 1.0]), 2))
     assert isinstance(event, e.GroupRejected)
     assert event.shadows == ()
+
+
+@pytest.mark.parametrize("broken", [{"failure": Failure.ABORTED}, {"reward": None}, {"reward": float("nan")}, {}])
+def test_a_group_of_two_versions_is_shown_to_shadows_only_if_its_rewards_are_known(broken: dict[str, Any]) -> None:
+    who = [member(0, 0.0), replace(member(1, 1.0, oldest_version=3, newest_version=3), **broken)]
+    (event,) = stage(rule("provenance"), rule("no_filter"), shadows=[rule("band")])(assembled("0@0", who, 2))
+    assert isinstance(event, e.GroupRejected)
+    assert [s.name for s in event.shadows] == ([] if broken else ["band"])

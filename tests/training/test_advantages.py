@@ -34,6 +34,20 @@ def test_a_group_without_contrast_has_no_advantage(config: AdvantageConfig, rewa
     assert group_advantages(rewards, config) == [0.0] * len(rewards)
 
 
+@pytest.mark.parametrize("config", [GRPO, DR_GRPO, LEAVE_ONE_OUT])
+@pytest.mark.parametrize("large", [1e308, 1e200, 1e100])
+def test_large_rewards_come_to_the_same_in_every_order(config: AdvantageConfig, large: float) -> None:
+    orders = [[large, large, -large], [large, -large, large], [-large, large, large]]
+    if large > 1e154:  # the square of a deviation is no finite number
+        for order in orders:
+            with pytest.raises(ValueError, match="finite mean and deviation"):
+                group_advantages(order, config)
+    else:
+        assert [sorted(group_advantages(order, config)) for order in orders[1:]] == [
+            sorted(group_advantages(orders[0], config))
+        ] * 2
+
+
 def test_a_tiny_spread_is_damped_by_eps() -> None:
     advantages = group_advantages([0.0, 1e-9], GRPO)
     assert 0 < advantages[1] < 1e-3

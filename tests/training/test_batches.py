@@ -21,6 +21,8 @@ from pipeline.training.sample_masks import SampleMaskConfig
 from pipeline.training.settings import StepSettings
 from pipeline.training.sorting_model import SortingModel
 
+from .conftest import ragged
+
 LAYOUTS = get_args(Layout)
 Make = Callable[..., Batch]
 
@@ -143,6 +145,13 @@ def test_buffers_of_different_lengths_are_refused(field: str, make: Make) -> Non
     longer = {"response_ids": array("i", [2, 3, 4]), "logprobs": array("f", [-1] * 3), "loss_mask": b"\1\1\1"}
     with pytest.raises(ValueError, match="row 1: ids, logprobs and loss mask disagree"):
         make([rows[0], replace(rows[1], **{field: longer[field]})])
+
+
+@pytest.mark.parametrize("large", [1e39, -1e39, 3e38])
+def test_what_float32_cannot_hold_is_refused(large: float, make: Make) -> None:
+    rows = [replace(row, reward=reward) for row, reward in zip(ragged(4), [large, *[-3e38] * 3], strict=True)]
+    with pytest.raises(ValueError, match="which float32 can't hold: mend the verifier"):
+        make(rows, advantage=AdvantageConfig("dr_grpo"))
 
 
 @pytest.mark.parametrize("rows", [[], [Row(b"", b"", b"", b"", 0.0, 0, (0, 0))]])

@@ -14,6 +14,8 @@ from pipeline.domain.vocabulary import Failure, Reason
 INTEGRITY = "integrity"
 SOUND = Finding(INTEGRITY, None)
 """What is said of a group that is whole and graded."""
+LARGEST = 1e38
+"""The largest size of a reward that is trained on."""
 _OF_FAILURE = {Failure.TIMEOUT: Reason.TIMEOUT, Failure.ENV_FAILED: Reason.ENV_FAILED, Failure.EMPTY: Reason.EMPTY}
 
 
@@ -59,6 +61,17 @@ def graded(members: Sequence[Member]) -> Finding:
     if not isfinite(mean(rewards)):  # as it is if one of them isn't
         return _broken(Reason.NON_FINITE_REWARD, f"rewards {rewards[:8]}")
     return SOUND
+
+
+def fits(members: Sequence[Member]) -> bool:
+    """Whether a trainer can hold all rewards, and their differences, in float32."""
+    return all(m.reward is not None and abs(m.reward) <= LARGEST for m in members)
+
+
+def too_large(members: Sequence[Member]) -> Finding:
+    """The rejection of a group that would be kept, and doesn't fit."""
+    rewards = [m.reward for m in members]
+    return _broken(Reason.NON_FINITE_REWARD, f"rewards {rewards[:8]}, of which one is above {LARGEST:g} in size")
 
 
 def _broken(reason: Reason, detail: str) -> Finding:

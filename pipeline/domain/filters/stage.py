@@ -12,7 +12,7 @@ from pipeline.domain.filters.chain import Chain
 from pipeline.domain.filters.custom import Customs
 from pipeline.domain.filters.finding import Finding
 from pipeline.domain.filters.guard import GuardState
-from pipeline.domain.filters.integrity import INTEGRITY
+from pipeline.domain.filters.integrity import INTEGRITY, fits, graded, too_large
 from pipeline.domain.grouping import mean
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import InvariantBroken, MembersCodec, Output, StageName, Topic
@@ -67,9 +67,12 @@ class Filter:
         """What decides about a group of a domain; the domain's guard counts it."""
         chain = self.chains[domain]
         finding = chain.decide(members, group_size)
-        guard = chain.guard
-        kept = guard is not None and guard.keeps(state.guards[guard.home], finding.reason)
-        shadows = () if finding.reason and finding.filter == INTEGRITY else chain.shadows(members)
+        sound, guard = fits(members), chain.guard
+        if finding.reason is None and not sound:
+            finding = too_large(members)._replace(measurements=finding.measurements)
+        reason = finding.reason if sound else Reason.NON_FINITE_REWARD
+        kept = guard is not None and guard.keeps(state.guards[guard.home], reason)
+        shadows = chain.shadows(members) if _passes(finding, members) else ()
         return Ruling(finding, kept, shadows)
 
     def _verdict(self, state: Verdicts, event: e.GroupAssembled) -> Iterator[e.Event]:
@@ -104,6 +107,13 @@ class Filter:
             mean_reward=average if isfinite(average) else None,
             at=event.at,
         )
+
+
+def _passes(finding: Finding, members: Sequence[e.Member]) -> bool:
+    """Whether a group passes the checks before the chain; provenance with one_version is asked before the last ones."""
+    if finding.filter == "provenance":
+        return graded(members).reason is None
+    return finding.reason is None or finding.filter != INTEGRITY
 
 
 class Ruling(NamedTuple):
