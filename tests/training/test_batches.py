@@ -151,7 +151,7 @@ def test_buffers_of_different_lengths_are_refused(field: str, make: Make) -> Non
 def test_what_float32_cannot_hold_is_refused(large: float, make: Make) -> None:
     rows = [replace(row, reward=reward) for row, reward in zip(ragged(4), [large, *[-3e38] * 3], strict=True)]
     with pytest.raises(ValueError, match="which float32 can't hold: mend the verifier"):
-        make(rows, advantage=AdvantageConfig("dr_grpo"))
+        make(rows, advantage=AdvantageConfig("dr_grpo"), loss_scale=1.0)
 
 
 @pytest.mark.parametrize("rows", [[], [Row(b"", b"", b"", b"", 0.0, 0, (0, 0))]])
