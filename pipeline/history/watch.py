@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pipeline.domain import events as e
@@ -45,6 +46,7 @@ class Watch:
     """What `view` has seen already."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     errors: list[Exception] = field(default_factory=list)
+    """Why threads have ended before their time."""
     topics: tuple[Topic, ...] = TOPICS
     rules: Rules | None = None
     """Of the run, if the lag of its stages is to be watched as well."""
@@ -61,11 +63,10 @@ class Watch:
     def start(self) -> None:
         """Begin to follow."""
         self.behind = set(self.topics)
-        for topic in self.topics:
-            self._threads.append(threading.Thread(target=self._follow, args=(topic,), daemon=True))
-        self._threads.append(threading.Thread(target=self._sample, daemon=True))
+        work = [self._sample, *(partial(self._follow, topic) for topic in self.topics)]
         if self.rules is not None:
-            self._threads.append(threading.Thread(target=self._lags, args=(self.rules,), daemon=True))
+            work.append(partial(self._lags, self.rules))
+        self._threads = [threading.Thread(target=self._do, args=(each,), daemon=True) for each in work]
         for thread in self._threads:
             thread.start()
 
@@ -76,26 +77,29 @@ class Watch:
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0.0))
 
+    def _do(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # shown by whoever watches: a view that stands still must say so
+            self.errors.append(error)
+
     def _follow(self, topic: Topic) -> None:
         def turn(caught_up: bool) -> None:
             if caught_up:
                 self.behind.discard(topic)
             self.heartbeat(Standing(f"reader of {topic.value}"))
 
-        try:
-            start = self.start_at.get(topic, {})
-            for record in read_topic(self.connection, topic, None, start, False, self._stopped.is_set, turn=turn):
-                with self.lock:
-                    _note(self.view, record, self.listener)
-        except Exception as error:  # shown by whoever watches: a view that stands still must say so
-            self.errors.append(error)
+        start = self.start_at.get(topic, {})
+        for record in read_topic(self.connection, topic, None, start, False, self._stopped.is_set, turn=turn):
+            with self.lock:
+                _note(self.view, record, self.listener)
 
     def _lags(self, rules: Rules) -> None:
         while True:
             try:
                 found = lag_by_stage(self.connection, rules)
             except LogError:
-                found = {}  # a broker that is away is seen by those who follow
+                found = {}  # what isn't known is not shown; an outage ends
             with self.lock:
                 self.view.lags = found
             if self._stopped.wait(LAG_S):

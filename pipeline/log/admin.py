@@ -7,18 +7,19 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, StageName, Topic, partitions
-from pipeline.log.client import SESSION_TIMEOUT_MS, Connection, admin_client
-from pipeline.log.errors import PASSING, Stop, fork_of, no_answer
+from pipeline.log.client import SESSION_TIMEOUT_MS, Connection, admin_client, reader_settings
+from pipeline.log.errors import PASSING, Stop, Unreachable, fork_of, no_answer
 from pipeline.log.topics import PREFIX, group_name, topic_config, topic_name
 
 TIMEOUT_S: Final = 30.0
 REQUEST_S: Final = 5.0
+OFFSETS_S: Final = 10.0
 COORDINATOR_S: Final = 60.0
 """How long a broker that has just started may take until it keeps offsets."""
 LEAVE_S: Final = SESSION_TIMEOUT_MS / 1000 + 2
@@ -120,12 +121,21 @@ def check_topics(connection: Connection, rules: Rules) -> None:
 
 
 def committed_offsets(connection: Connection, stage: StageName, rules: Rules) -> dict[int, int]:
-    """The committed offset of each partition of a stage's input; -1 where it is gone."""
+    """The committed offset of each partition of a stage's input; -1 where it is gone. Unreachable if the broker doesn't
+    say."""
     name, topic = group_name(connection.run, stage), topic_name(connection.run, READS[stage])
     wanted = [TopicPartition(topic, partition) for partition in range(partitions(READS[stage], rules))]
-    admin = admin_client(connection)
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name, wanted)])
-    found = asked[name].result(TIMEOUT_S).topic_partitions
+    consumer = Consumer(
+        {**reader_settings(connection), "group.id": name}
+    )  # an admin client that waits in vain may abort
+    try:
+        found = consumer.committed(wanted, timeout=OFFSETS_S)
+    except KafkaException as error:
+        raise Unreachable(f"the offsets of {name}: {error.args[0].str()}; try again") from error
+    finally:
+        consumer.close()
+    if failed := next((position.error for position in found if position.error is not None), None):
+        raise Unreachable(f"the offsets of {name}: {failed.str()}; try again")
     return {position.partition: max(position.offset, -1) for position in found}
 
 

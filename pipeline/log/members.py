@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -9,11 +10,13 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin._group import ConsumerGroupDescription, MemberDescription
 
 from pipeline.domain.topology import StageName
+from pipeline.log.admin import topics_of_broker
 from pipeline.log.client import Connection, admin_client
 from pipeline.log.errors import Unreachable
 from pipeline.log.topics import group_name
 
 TIMEOUT_S: Final = 10.0
+ASK_EVERY_S: Final = 2.0
 NOT_THERE: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -32,6 +35,7 @@ def members_of(connection: Connection, stages: Iterable[StageName] = StageName) 
     names = {group_name(connection.run, stage): stage for stage in stages}
     if not names:
         return []
+    topics_of_broker(connection, TIMEOUT_S)  # to wait in vain for groups is worse: see committed_offsets
     admin = admin_client(connection)  # held until all have answered
     asked = admin.describe_consumer_groups(list(names), request_timeout=TIMEOUT_S)
     found: list[StageMember] = []
@@ -41,9 +45,11 @@ def members_of(connection: Connection, stages: Iterable[StageName] = StageName) 
         except KafkaException as error:
             if error.args[0].code() in NOT_THERE:
                 continue
-            raise Unreachable(f"the members of {name}: {error.args[0].str()}") from error
+            raise Unreachable(f"the members of {name}: {error.args[0].str()} ({connection.bootstrap})") from error
         except TimeoutError as error:
-            raise Unreachable(f"the members of {name} were not told within {TIMEOUT_S:g} s; try again") from error
+            raise Unreachable(
+                f"Kafka at {connection.bootstrap} didn't tell the members of {name} within {TIMEOUT_S:g} s; try again"
+            ) from error
         found += [_member(names[name], member) for member in described.members]
     return sorted(found)
 
@@ -52,3 +58,26 @@ def _member(stage: StageName, member: MemberDescription) -> StageMember:
     instance = member.group_instance_id or member.member_id
     partitions = tuple(sorted(place.partition for place in member.assignment.topic_partitions))
     return StageMember(stage, instance.removeprefix(f"{stage.value}-"), member.host.lstrip("/"), partitions)
+
+
+class Attendance:
+    """The processes of a run, asked for again and again by a thread, until `stop`: a broker that is away takes long not
+    to answer. `problem`: why it didn't say a moment ago. The first answer is there at once, or Unreachable."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.members = members_of(connection)
+        self.problem: str | None = None
+        self._connection = connection
+        self._stopped = threading.Event()
+        threading.Thread(target=self._ask, daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stopped.set()
+
+    def _ask(self) -> None:
+        while not self._stopped.wait(ASK_EVERY_S):
+            try:
+                self.members, self.problem = members_of(self._connection), None
+            except Exception as error:  # shown by whoever watches
+                self.problem = str(error)

@@ -84,7 +84,7 @@ def groups(view: RunView, now_ms: int) -> Iterator[tuple[str, Samples]]:
     """How groups fare, by domain."""
     counts, domains = view.groups, view.groups.domains
     oldest = counts.oldest_open_ms
-    yield "tamis_groups_per_second", _one(view.groups_per_s())
+    yield "tamis_groups_per_second", _one(view.groups_per_s(now_ms))
     yield "tamis_straggler_age_seconds", _one(0.0 if oldest is None else max(now_ms - oldest, 0) / 1000)
     for name, value in _BY_DOMAIN.items():
         yield name, [((domain,), getattr(d, value)) for domain, d in domains.items()]

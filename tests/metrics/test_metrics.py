@@ -271,6 +271,13 @@ def test_the_oldest_open_group_is_the_straggler() -> None:
     assert made.get_sample_value("tamis_straggler_age_seconds") == pytest.approx(42)
 
 
+def test_the_rate_is_that_of_now_also_when_the_log_is_silent(view: RunView) -> None:
+    assert view.groups_per_s() > 0
+    for silent_s, positive in ((1, True), (60, False)):
+        made = registry(ViewCollector(view, Lock(), now_s=lambda s=silent_s: view.last_ms / 1000 + s))  # type: ignore[misc]
+        assert bool(made.get_sample_value("tamis_groups_per_second")) is positive
+
+
 def test_what_is_not_known_yet_is_left_out() -> None:
     text = generate_latest(registry(ViewCollector(RunView(), Lock()))).decode()
     assert "tamis_step 0.0" in text
