@@ -63,6 +63,8 @@ def read(path: str | File) -> Document:
         raise ConfigError.of("not_utf8", message, where=name) from error
     places: dict[Path, str] = {}
     tree = _toml(text, name) if suffix == ".toml" else parse_yaml(text, name, places)
+    if tree is None:
+        raise ConfigError.of("not_a_mapping", "nothing is in it; expected keys and values", where=name)
     if not isinstance(tree, dict):
         raise ConfigError.of("not_a_mapping", f"the file holds {shown(tree)}; expected keys and values", where=name)
     return Document(tree, name, places)

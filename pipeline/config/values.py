@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from pipeline.config.errors import nearest, shown
+from pipeline.domain.ids import RUN_RULE, is_run_name
 
 T = TypeVar("T")
 
@@ -89,6 +90,13 @@ def _factory(value: str) -> str:
     return value
 
 
+def _run_name(value: str) -> str:
+    if not is_run_name(value):
+        message = "{value} is no name of a run; expected {rule}"
+        raise PydanticCustomError("bad_run_name", message, {"value": shown(value), "rule": RUN_RULE})
+    return value
+
+
 def _regex(value: str) -> str:
     try:
         re.compile(value)
@@ -102,7 +110,7 @@ Milliseconds = Annotated[int, BeforeValidator(_milliseconds), Field(gt=0, le=2**
 MillisecondsOrOff = Annotated[int, BeforeValidator(_milliseconds), Field(ge=0, le=2**53)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0, le=2**53)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}\z")]
-RunName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}\z")]
+RunName = Annotated[str, AfterValidator(_run_name)]
 Factory = Annotated[str, AfterValidator(_factory)]
 """`package.module:attribute`"""
 Metric = Annotated[str, StringConstraints(min_length=1, max_length=200)]

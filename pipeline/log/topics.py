@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from pipeline.domain.ids import RUN_RULE, is_run_name
 from pipeline.domain.topology import StageName, Topic
 
 PREFIX: Final = "tamis"
 MIB: Final = 1 << 20
-_RUN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 
 MAX_RECORD_BYTES: Final = 10 * MIB
 """The largest record that any topic takes: a dead letter holds another topic's largest, and says more about it."""
@@ -29,8 +28,8 @@ _MAX_BYTES: Final[dict[Topic, int]] = {
 
 def check_run_name(run: str) -> str:
     """The name itself; ValueError if it can't be a part of a topic's name."""
-    if not _RUN.match(run):
-        raise ValueError(f"run name {run!r}: expected 1 to 100 letters, digits, - and _, the first a letter or digit")
+    if not is_run_name(run):
+        raise ValueError(f"{run!r} is no name of a run; expected {RUN_RULE}")
     return run
 
 

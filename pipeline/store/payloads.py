@@ -61,7 +61,8 @@ class PayloadStore:
             )
         if server.get("redis_mode") == "cluster":
             raise StoreConfigError(
-                f"Redis at {self.address} is a cluster; expected a single server: name one in redis.url"
+                f"Redis at {self.address} is a cluster; expected a single server: name one in "
+                "TAMIS_REDIS_URL (--redis-url)"
             )
         facts = ServerFacts(
             int(memory["maxmemory"]),

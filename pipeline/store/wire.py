@@ -26,6 +26,7 @@ from pipeline.store.errors import StoreConfigError, StoreError, StoreUnreachable
 BLOCK_BYTES = 1 << 18
 """Commands are sent in joined blocks of this size or more: Redis begins with the first before the last is packed."""
 
+_SETTING = "TAMIS_REDIS_URL (--redis-url)"
 _NOT_NOW = (ReadOnlyError, MasterDownError, ClusterDownError, OutOfMemoryError)
 _NOT_NOW_TEXT = ("MISCONF", "NOREPLICAS")
 
@@ -96,9 +97,9 @@ class Wire:
     def _translated(self, error: Exception) -> StoreError:
         where, said = f"Redis at {self.address}", str(error).rstrip(".")
         if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
-            return StoreConfigError(f"{where} refuses this user: {said}; correct the user in redis.url or its ACL")
+            return StoreConfigError(f"{where} refuses this user: {said}; correct the user in {_SETTING} or its ACL")
         if isinstance(error, ResponseError) and not _passing(error):
-            return StoreConfigError(f"{where} refuses: {said}; correct redis.url or the server's settings")
+            return StoreConfigError(f"{where} refuses: {said}; correct {_SETTING} or the server's settings")
         return StoreUnreachable(f"{where} can't serve: {said}; see that it runs, is reachable and is no replica")
 
 

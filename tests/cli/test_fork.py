@@ -154,7 +154,7 @@ def test_what_cannot_be_forked_is_refused_with_what_to_do_and_nothing_is_made(
 
     refused(f"run {run} has no checkpoint yet: its trainer never began; there is nothing to go on from")
     saved = begun(created, 2)
-    refused("--as: run: is 'NEW'; expected text such as", name="NEW")
+    refused("--as: run: 'NEW' is no name of a run; expected 1 to 63 of a-z", name="NEW")
     refused(f"--as {run} is the run itself", name=run)
     refused("name it with --config", "--set", "steps=5")
     refused("steps: is 0", "--config", write(steps=0))

@@ -58,8 +58,8 @@ def test_an_unknown_filter_names_the_nearest_one(written, tmp_path):
         ("domains: {a: 3}", ("domains", "a"), "expected keys and values"),
         ("engine: {factory: somewhere}", ("engine", "factory"), "package.module:attribute"),
         ("engine: {options: {}}", ("engine", "factory"), "missing"),
-        ("run: Run", ("run",), "[a-z0-9]"),
-        (f"run: r{'x' * 63}", ("run",), "{0,62}"),
+        ("run: Run", ("run",), "'Run' is no name of a run; expected 1 to 63 of a-z, 0-9, _ and -"),
+        (f"run: r{'x' * 63}", ("run",), "1 to 63"),
         ("replacement: other", ("replacement",), "'next_prompt'"),
         ("async_ratio: -0.5", ("async_ratio",), "greater than or equal to 0"),
         ("seed: 9223372036854775808", ("seed",), "less than"),
@@ -156,6 +156,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, expected):
         path.write_bytes(content)
     (problem,) = refused(lambda: load(path))
     assert (problem.name, problem.where) == (expected, str(path))
+    assert "nothing is in it; expected keys and values" in problem.message or content != b""
 
 
 def test_a_byte_order_mark_changes_nothing(written, tmp_path):

@@ -3,6 +3,7 @@ import socket
 import pytest
 
 from pipeline.config import ConfigError, load_settings
+from pipeline.log.topics import check_run_name
 
 
 @pytest.fixture(autouse=True)
@@ -81,8 +82,10 @@ def test_a_password_is_shown_nowhere(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("run", "Not A Run"),
         ("slot", "a/b"),
+        ("bootstrap", "foo:bar"),
+        ("bootstrap", "broker:9092,"),
+        ("bootstrap", "SSL://broker:9092"),
         ("concurrency", 0),
         ("log_level", "loud"),
         ("kafka", {"transactional.id": "mine"}),
@@ -91,6 +94,38 @@ def test_a_password_is_shown_nowhere(monkeypatch):
 )
 def test_a_wrong_flag_is_named_as_such(name, value):
     assert refused(**{name: value}).problems[0].where == f"--{name.replace('_', '-')}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("BOOTSTRAP", "foo:bar", "TAMIS_BOOTSTRAP: 'foo:bar' is no address; expected host:port"),
+        ("RUN", "Bad Name", "TAMIS_RUN: 'Bad Name' is no name of a run; expected 1 to 63 of a-z, 0-9, _ and -"),
+        ("SLOT", "a b", "TAMIS_SLOT: 'a b' is no slot; expected 1 to 200 letters, digits"),
+        ("KAFKA", "{", "TAMIS_KAFKA: is no JSON (Expecting property name"),
+        ("KAFKA", '{"a": 1}', "TAMIS_KAFKA: a: expected a valid string"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_what_is_expected(name, value, said, monkeypatch):
+    monkeypatch.setenv(f"TAMIS_{name}", value)
+    assert str(refused()).startswith(said)
+
+
+def test_addresses_of_several_brokers_are_taken():
+    for addresses in ("one:9092,two:9093", "one", "[::1]:9092", "10.0.0.1:9092, two.example:9092"):
+        assert load_settings(bootstrap=addresses).bootstrap == addresses
+
+
+@pytest.mark.parametrize(
+    ("run", "fits"), [("a-b_9", True), ("9" * 63, True), ("A", False), ("a" * 64, False), ("a\n", False)]
+)
+def test_a_run_is_called_the_same_in_settings_and_in_kafka(run, fits):
+    if fits:
+        assert load_settings(run=run).run == check_run_name(run)
+        return
+    assert refused(run=run).problems[0].where == "RUN"
+    with pytest.raises(ValueError, match="is no name of a run; expected 1 to 63 of a-z"):
+        check_run_name(run)
 
 
 def test_kafka_options_that_exactly_once_depends_on_are_refused():
