@@ -20,7 +20,7 @@ from pipeline.config import DecisionConfig, ProcessSettings, load_settings
 from pipeline.config.errors import ConfigError
 from pipeline.domain.events import RunStarted
 from pipeline.domain.rules import Rules
-from pipeline.health import Heartbeat
+from pipeline.health import VARIABLE, Heartbeat
 from pipeline.log.client import Connection
 from pipeline.log.codec import Members
 from pipeline.log.errors import Fenced, LogError
@@ -70,7 +70,10 @@ def run_consumer(name: str, serve: Callable[[Process], int]) -> int:
     done or stopped, 2 a person has to act, others: start it again."""
     parser = argparse.ArgumentParser(prog=f"python -m consumers.{name}", description=f"The {name} of a Tamis run.")
     parser.add_argument("--until-finished", action="store_true", help="exit 0 when the run is finished")
-    until_finished = bool(parser.parse_args().until_finished)
+    parser.add_argument("--json", action="store_true", help="say why it ends as JSON on a terminal too")
+    given = parser.parse_args()
+    until_finished, refuse = bool(given.until_finished), refusal(bool(given.json))
+    configure_logs("error")
     try:
         settings = load_settings()
         configure_logs(settings.log_level)
@@ -85,23 +88,45 @@ def run_consumer(name: str, serve: Callable[[Process], int]) -> int:
             Process(settings, connection, run.started, run.config, run.rules, Members(), stopping, until_finished)
         )
     except (ConfigError, StoreError) as error:
-        log.error("cannot go on", why=str(error))
+        refuse("cannot go on", str(error))
         return 2 if isinstance(error, ValueError) else 3
     except OSError as error:
         if error.filename is None:  # not of a file
             raise
-        log.error("cannot go on", why=unusable(error))
+        refuse("cannot go on", unusable(error))
         return 2
     except LogError as error:
-        log.log(logging.INFO if isinstance(error, Fenced) else logging.ERROR, "ends", why=str(error))
+        if isinstance(error, Fenced):
+            log.info("ends", why=str(error))
+        else:
+            refuse("ends", str(error))
         return error.exit_code
+
+
+def refusal(as_json: bool) -> Callable[[str, str], None]:
+    """How a process says why it can't go on: a person at a terminal gets a sentence, as from all commands; a log, or
+    who asks for JSON, a line like the others."""
+    return print_refusal if sys.stderr.isatty() and not as_json else log_refusal
+
+
+def print_refusal(what: str, why: str) -> None:
+    """For people."""
+    print(f"error: {why}", file=sys.stderr)
+
+
+def log_refusal(what: str, why: str) -> None:
+    """For programs."""
+    log.error(what, why=why)
 
 
 def unusable(error: OSError) -> str:
     """The sentence about a file or folder that can't be used."""
+    heartbeat = os.environ.get(VARIABLE)
+    of_heartbeat = heartbeat is not None and str(error.filename).startswith(str(Path(heartbeat)))
+    variable, what = (VARIABLE, "a file in one") if of_heartbeat else ("TAMIS_DATA_DIR", "one")
     return (
         f"{error.filename}: {error.strerror}; expected a place that this process may read and write, in a container a "
-        "volume: set TAMIS_DATA_DIR to one, or mend this one"
+        f"volume: set {variable} to {what}, or mend this one"
     )
 
 

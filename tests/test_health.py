@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.health import BEAT_WITHIN_S, COMMIT_WITHIN_S, Heartbeat, Standing, problems
+from pipeline.process import unusable
 
 CHECK = Path(__file__).parents[1] / "pipeline" / "health.py"
 
@@ -31,6 +32,18 @@ def check(file: Path, *words: str) -> tuple[int, str]:
 def test_a_process_that_works_is_well(file: Path) -> None:
     Heartbeat(str(file))(Standing("assembler", 2, True, time.monotonic()))
     assert check(file) == (0, "well")
+
+
+def test_a_file_that_cannot_be_written_is_named_with_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "nowhere" / "alive"
+    monkeypatch.setenv("TAMIS_HEARTBEAT", str(file))
+    with pytest.raises(OSError, match="No such file") as caught:
+        Heartbeat()(Standing("assembler", 2, True, time.monotonic()))
+    assert unusable(caught.value).startswith(f"{file}.new: No such file or directory; expected a place")
+    assert "set TAMIS_HEARTBEAT to a file in one" in unusable(caught.value)
+    assert "set TAMIS_DATA_DIR to one" in unusable(OSError(13, "Permission denied", str(tmp_path / "data")))
 
 
 def test_one_that_stands_by_is_well(file: Path) -> None:

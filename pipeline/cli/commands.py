@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 
@@ -32,6 +33,9 @@ one group, and tamis audit RUN checks them all."""
 EPILOG = """Addresses come from --bootstrap and --redis-url, else from TAMIS_BOOTSTRAP and TAMIS_REDIS_URL, else from \
 what tamis up started here. TAMIS_STATE names the folder of the latter (default: .tamis).
 
+Who asks for --json gets the answer as JSON on standard output. A refusal is a sentence on standard error and an \
+exit code, with --json too.
+
 Exit codes: 0 done, 1 the answer is no (an audit that isn't clean, a demo that failed), 2 something has to be changed \
 first, 3 Kafka or Redis doesn't answer."""
 
@@ -55,7 +59,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     sys.path.append(os.getcwd())  # where a person keeps the plugins that a configuration names
     try:
         app(None if arguments is None else list(arguments), prog_name="tamis")
-    except (StoreConfigError, ConfigError, FileNotFoundError, ValueError) as error:
+    except (StoreConfigError, ConfigError, ValueError) as error:
         fail(str(error), 2)
     except LocalServicesError as error:
         fail(str(error), error.exit_code)
@@ -66,9 +70,20 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except DemoFailed as error:
         fail(str(error), 1)
     except OSError as error:
-        fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), 2)
+        fail(_of_a_file(error), 2)
     except Exception as error:
         STATE.mkdir(parents=True, exist_ok=True)
         crash = STATE / "crash.txt"
         crash.write_text(traceback.format_exc())
         fail(f"{type(error).__name__}: {error}. That is a bug in Tamis; {crash} says where, please report it", 70)
+
+
+def _of_a_file(error: OSError) -> str:
+    """The sentence about a file or folder that can't be used."""
+    if not error.filename:
+        return str(error)
+    path, state = Path(str(error.filename)).absolute(), STATE.absolute()
+    sentence = f"{error.strerror}: {error.filename}"
+    if path.is_relative_to(state) or state.is_relative_to(path):
+        return f"{sentence}; expected a folder that can be written: set TAMIS_STATE to one"
+    return sentence

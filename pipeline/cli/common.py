@@ -163,6 +163,16 @@ def fail(text: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
+def make_room(path: Path, option: str) -> None:
+    """Make the folder of a file that is written at the end of something long. What is in the way is said now."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"{option} {path}: {error.filename}: {error.strerror}; name a file in a folder that can be written", 2)
+    if not os.access(path.parent, os.W_OK):
+        fail(f"{option} {path}: {path.parent} can't be written; name a file in a folder that can", 2)
+
+
 def print_json(value: Any) -> None:
     """One JSON document."""
     print(json.dumps(value, indent=2))

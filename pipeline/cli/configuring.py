@@ -46,11 +46,11 @@ def check_config(config: Config, override: Override = None, as_json: AsJson = Fa
     except ConfigError as error:
         if not as_json:
             raise
-        print_json({"run": None, "problems": [str(problem) for problem in error.problems]})
+        print_json({"run": None, "problems": [str(problem) for problem in error.problems], "cautions": []})
         raise typer.Exit(2) from error
     found = [str(problem) for problem in [*cautions(decisions), *not_here(decisions)]]
     if as_json:
-        print_json({"run": decisions.run, "cautions": found})
+        print_json({"run": decisions.run, "problems": [], "cautions": found})
         return
     for text in found:
         caution(text)

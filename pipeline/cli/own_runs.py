@@ -28,6 +28,7 @@ from pipeline.cli.common import (
     settings_for,
 )
 from pipeline.cli.deleting import delete
+from pipeline.config import load_settings
 from pipeline.domain import events as e
 
 
@@ -56,13 +57,16 @@ def consume(
         ),
     ] = None,
     until_finished: Annotated[bool, typer.Option("--until-finished", help="End when the run is finished.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Log as JSON, one line each: it always does.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Say why it ends as JSON too, like its log; on a terminal it is a sentence.")
+    ] = False,
     bootstrap: Bootstrap = None,
     redis_url: RedisUrl = None,
 ) -> None:
     """Run one consumer here, until stopped. Start as many of a stage as you like, each with its own --slot."""
     if stage not in STAGES:
         fail(f"there is no stage {stage!r}; expected one of: {', '.join(STAGES)}", 2)
+    load_settings(run=run, slot=slot)  # refused by the names that were used
     settings = settings_for(run, bootstrap, redis_url)
     environment = {
         "TAMIS_BOOTSTRAP": settings.bootstrap,
@@ -72,7 +76,7 @@ def consume(
         "TAMIS_DATA_DIR": str(settings.data_dir),
     }
     os.environ.update({name: value for name, value in environment.items() if value})
-    sys.argv[1:] = ["--until-finished"] if until_finished else []
+    sys.argv[1:] = [*["--until-finished"] * until_finished, *["--json"] * as_json]
     runpy.run_module(f"consumers.{stage}", run_name="__main__", alter_sys=True)
 
 

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.common import LOOK, AsJson, Bootstrap, RedisUrl, connection_for, fail, print_json, say, settings_for
+from pipeline.cli.common import (
+    LOOK,
+    AsJson,
+    Bootstrap,
+    RedisUrl,
+    connection_for,
+    fail,
+    make_room,
+    print_json,
+    say,
+    settings_for,
+)
 from pipeline.history.view import RunView
 
 Runs = Annotated[
@@ -43,6 +54,7 @@ def report(
 
     names = list(dict.fromkeys(runs))
     path = out or Path(f"report-{'-'.join(names)[:100]}.html")
+    make_room(path, "--out")
     if len(names) == 1:
         _write_one(names[0], path, no_audit, bootstrap, redis_url)
     else:

@@ -9,9 +9,23 @@ from typing import Annotated
 import typer
 
 from pipeline import local
-from pipeline.cli.common import SEE, STATE, AsJson, Bootstrap, RedisUrl, err, fail, out, print_json, say
+from pipeline.cli.common import (
+    SEE,
+    STATE,
+    AsJson,
+    Bootstrap,
+    RedisUrl,
+    caution,
+    err,
+    fail,
+    make_room,
+    out,
+    print_json,
+    say,
+)
 from pipeline.config import load_settings
 from pipeline.demo.tasks import DEFAULT, TASKS, choices
+from pipeline.local.services import shown
 
 
 def add_to(app: typer.Typer) -> None:
@@ -53,6 +67,8 @@ def demo(
     name = DEFAULT if task is None else task
     if name not in TASKS:
         fail("\n  ".join((f"there is no task {name!r}; expected one of:", *choices())), 2)
+    if json_path is not None:
+        make_room(json_path, "--json")
     named = load_settings(bootstrap=bootstrap, redis_url=redis_url)
     options = Options(
         state=STATE.absolute(),
@@ -69,15 +85,38 @@ def demo(
 
 
 def up(
-    maxmemory: Annotated[int, typer.Option(help="Memory for Redis, MiB.", min=16, metavar="N")] = 1024,
+    maxmemory: Annotated[
+        int | None,
+        typer.Option(help="Memory for a Redis that is started now, MiB. Default: 1024.", min=16, metavar="N"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start Kafka and Redis on this machine, or find those that run; prints their addresses."""
-    services = local.ensure(STATE, redis_maxmemory=maxmemory << 20, say=lambda text: err.print(text, style="dim"))
+    wanted = 1024 if maxmemory is None else maxmemory
+    services = local.ensure(STATE, redis_maxmemory=wanted << 20, say=lambda text: err.print(text, style="dim"))
+    if maxmemory is not None and (problem := other_memory(services.redis_url, maxmemory)) is not None:
+        caution(problem)
     if as_json:
         print_json({"bootstrap": services.bootstrap, "redis_url": services.redis_url})
         return
     say(f"export TAMIS_BOOTSTRAP={services.bootstrap}\nexport TAMIS_REDIS_URL={services.redis_url}")
+
+
+def other_memory(redis_url: str, wanted: int) -> str | None:
+    """The sentence about a Redis that ran already, with another limit than is asked for (MiB)."""
+    from pipeline.store.payloads import PayloadStore
+
+    store = PayloadStore(redis_url, "any", max_payload_bytes=1)
+    has = store.check_server().maxmemory >> 20
+    store.close()
+    if has == wanted:
+        return None
+    docker = any(started.kind == "redis" and started.backend == "docker" for started, _ in local.status(STATE))
+    down = "`tamis down --wipe`, which deletes all runs," if docker else "`tamis down`"
+    return (
+        f"Redis at {shown(redis_url)} runs already, with {has} MiB; for {wanted} MiB: {down} and `tamis up "
+        f"--maxmemory {wanted}`"
+    )
 
 
 def down(

@@ -88,8 +88,6 @@ class Demo:
         """All of it."""
         options, say = self.options, self.screen.say
         options.state.mkdir(parents=True, exist_ok=True)
-        if options.json_path is not None:  # now, and not after minutes
-            options.json_path.parent.mkdir(parents=True, exist_ok=True)
         self._lock_out_others()
         services = local.ensure(
             options.state,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import common
+from pipeline.cli.services import other_memory
 from pipeline.local import LocalRedis, Services
 from pipeline.local.files import write_json
 from pipeline.log.client import Connection
@@ -142,3 +143,43 @@ def test_services_of_up_that_have_gone_are_named(offline: Tamis, home: Path, ser
     assert (answer.code, answer.err) == (3, f"error: Kafka, which `tamis up` started at {NOBODY}, {again}\n")
     answer = offline("audit", "first", "--bootstrap", services.bootstrap)
     assert (answer.code, answer.err) == (3, f"error: Redis, which `tamis up` started at redis://{NOBODY}/0, {again}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("status", "bad name"), "RUN: 'bad name' is no name of a run; expected 1 to 63 of a-z, 0-9, _ and -"),
+        (("consume", "scorer", "--run", "x", "--slot", "a b"), "--slot: 'a b' is no slot; expected 1 to 200 letters"),
+        (("runs", "--bootstrap", "foo:bar"), "--bootstrap: 'foo:bar' is no address; expected host:port"),
+    ],
+)
+def test_a_word_of_the_command_line_is_refused_by_its_name(offline: Tamis, words: tuple[str, ...], said: str) -> None:
+    answer = offline(*words)
+    assert (answer.code, answer.err.startswith(f"error: {said}")) == (2, True), answer.err
+
+
+@pytest.mark.parametrize("words", [("report", "first", "--out"), ("demo", "--json")], ids=lambda words: words[0])
+def test_a_file_that_could_not_be_written_is_refused_before_the_work(
+    offline: Tamis, home: Path, words: tuple[str, ...]
+) -> None:
+    (home / "taken").write_text("a file")
+    answer = offline(*words, "taken/deep/result", "--bootstrap", NOBODY, "--redis-url", f"redis://{NOBODY}/0")
+    assert answer.code == 2
+    assert answer.err.startswith(f"error: {words[-1]} taken/deep/result: taken")
+    assert answer.err.endswith("Not a directory; name a file in a folder that can be written\n")
+
+
+@pytest.mark.parametrize("command", ["up", "down", "runs"])
+def test_a_state_folder_that_cannot_be_used_names_its_variable(offline: Tamis, home: Path, command: str) -> None:
+    (home / ".tamis").write_text("a file")
+    answer = offline(command)
+    assert answer.code == 2 and ".tamis" in answer.err.partition(";")[0]
+    assert answer.err.endswith("; expected a folder that can be written: set TAMIS_STATE to one\n")
+
+
+def test_a_redis_that_runs_with_another_limit_is_a_caution(home: Path, small_redis: Callable[..., LocalRedis]) -> None:
+    address = small_redis(maxmemory=64 * MIB).address
+    assert other_memory(address, 64) is None
+    told = other_memory(address, 128)
+    assert told is not None and told.startswith(f"Redis at {address} runs already, with 64 MiB; for 128 MiB: `tamis")
+    assert told.endswith("`tamis down` and `tamis up --maxmemory 128`")

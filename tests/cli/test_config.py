@@ -150,6 +150,16 @@ def test_a_good_configuration_is_called_good(offline: Tamis, write: Write) -> No
     assert answer.out.endswith("run.yaml: a run called first can be made of it\n")
 
 
+def test_a_check_answers_in_one_form_whatever_it_found(offline: Tamis, write: Write) -> None:
+    good = json.loads(offline("config", "check", write(), "--json").out)
+    assert good == {"run": "first", "problems": [], "cautions": []}
+    answer = offline("config", "check", write(steps=0), "--json")
+    bad = json.loads(answer.out)
+    assert (answer.code, bad["run"], bad["cautions"], len(bad["problems"])) == (2, None, [], 1)
+    answer = offline("config", "check", write("# to do\n", "empty.yaml"))
+    assert answer.err.endswith("empty.yaml: nothing is in it; expected keys and values [not_a_mapping]\n")
+
+
 def test_what_is_probably_not_meant_is_a_caution(offline: Tamis, write: Write) -> None:
     path = write(group_size=1, filters={"default": [{"type": "no_filter"}]})
     answer = offline("config", "check", path)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -24,9 +28,10 @@ from pipeline.log.client import Connection, admin_client, fact_producer
 from pipeline.log.codec import MARKER, encode
 from pipeline.log.reader import read_topic
 from pipeline.log.topics import topic_name
+from pipeline.process import log_refusal, print_refusal, refusal
 from tests.log.samples import full
 
-from .conftest import Consumer, Tamis, eventually
+from .conftest import ROOT, Consumer, Tamis, eventually
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(240)]
 Consume = Callable[..., Consumer]
@@ -203,6 +208,24 @@ def test_a_run_must_be_named(consume: Consume) -> None:
     assert scheduler.wait() == 2
     why = json.loads(scheduler.said())["why"]
     assert why == "TAMIS_RUN (--run): is not set; expected the name of a run [not_set]"
+
+
+def test_a_person_at_a_terminal_is_told_in_a_sentence_why_a_consumer_ends(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal, inside = pty.openpty()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TAMIS_SLOT": "a b"}
+    command = [sys.executable, "-m", "consumers.batcher"]
+    with subprocess.Popen(command, env=environment, cwd=home, stdout=inside, stderr=inside) as batcher:
+        assert batcher.wait(60) == 2
+    assert (
+        os.read(terminal, 4_000).decode().startswith("error: TAMIS_SLOT: 'a b' is no slot; expected 1 to 200 letters")
+    )
+    os.close(inside)
+    with open(terminal, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        assert refusal(as_json=False) is print_refusal
+        assert refusal(as_json=True) is log_refusal
 
 
 def test_a_consumer_that_is_stopped_while_it_starts_leaves_no_traceback(created: Connection, consume: Consume) -> None:

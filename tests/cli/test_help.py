@@ -26,6 +26,7 @@ def test_the_help_shows_the_way_from_demo_to_audit(offline: Tamis) -> None:
     places = [shown.index(f"tamis {word}") for word in ("demo", "up", "init", "consume", "status", "trace", "audit")]
     assert places[:5] == sorted(places[:5])
     assert "Exit codes: 0 done" in shown
+    assert "A refusal is a sentence on standard error and an exit code, with --json too." in shown
 
 
 def test_no_words_at_all_shows_the_help(offline: Tamis) -> None:

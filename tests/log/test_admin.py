@@ -86,7 +86,7 @@ def test_a_missing_run_is_named(connection):
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "-a", "x" * 101, "é"])
 def test_a_run_name_that_no_topic_can_have_is_refused(name):
-    with pytest.raises(ValueError, match="run name"):
+    with pytest.raises(ValueError, match="is no name of a run"):
         Connection("127.0.0.1:1", name, "a")
 
 
