@@ -26,7 +26,7 @@ from pipeline.log.topics import topic_name
 from tests.domain.given import opened, trained
 from tests.e2e.harness import BASE
 
-from .conftest import Tamis
+from .conftest import Tamis, eventually
 
 pytestmark = pytest.mark.contract
 WEIGHTS = b'{"steps": 2, "seen": ""}'
@@ -183,7 +183,8 @@ def test_a_fork_that_fails_leaves_nothing_in_the_way_of_the_next(
     settings = load_settings(bootstrap=services.bootstrap, redis_url=services.redis_url, data_dir=".tamis/files")
     with pytest.raises(KafkaException):  # RunStarted is larger than any record may be
         fork_run(old, huge, settings)
-    assert list(files_of(name).iterdir()) == [] and name not in list_runs(created)
+    assert list(files_of(name).iterdir()) == []
+    eventually(lambda: name not in list_runs(created), "its topics are gone")
     assert tamis("fork", created.run, "--as", name).code == 0
     taken = tamis("fork", created.run, "--as", name)
     assert taken.code == 2 and f"run {name}: the name is in use" in taken.err

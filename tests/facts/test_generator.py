@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import threading
 from array import array
@@ -524,21 +523,12 @@ def test_a_redis_that_hangs_holds_up_neither_polling_nor_the_stop(
     rig.write(Topic.PROMPTS, [rig.policy(0)])
     process = rig.process("generator")
     eventually(lambda: rig.committed(StageName.GENERATOR)[0] == 1, "the policy is taken")
-    process_id = redis_process(server.address)
-    os.kill(process_id, signal.SIGSTOP)
+    server.pause()
     try:
         rig.write(Topic.PROMPTS, [issued(0), e.GroupClosed("7@0", 0)])
         eventually(lambda: rig.committed(StageName.GENERATOR)[1].done, "what needs no Redis goes on")
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
     finally:
-        os.kill(process_id, signal.SIGCONT)
+        server.resume()
     assert rig.read(Topic.RESPONSES) == []
-
-
-def redis_process(address: str) -> int:
-    """The server's process id, as it says itself."""
-    client = redis.Redis.from_url(address)
-    process_id = int(client.info("server")["process_id"])
-    client.close()
-    return process_id
