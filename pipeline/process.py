@@ -73,14 +73,13 @@ def run_consumer(name: str, serve: Callable[[Process], int]) -> int:
     parser.add_argument("--json", action="store_true", help="say why it ends as JSON on a terminal too")
     given = parser.parse_args()
     until_finished, refuse = bool(given.until_finished), refusal(bool(given.json))
-    configure_logs("error")
+    configure_logs("error", consumer=name)  # until it is known what is wanted
     try:
         settings = load_settings()
-        configure_logs(settings.log_level)
+        configure_logs(settings.log_level, **who(name, settings))
         stopping = stop_on_signals()
         connection = connection_of(settings)
         run = open_run(connection)
-        structlog.contextvars.bind_contextvars(consumer=name, slot=settings.slot, run=connection.run)
         calm_collector()
         if name != "monitor":  # which serves the run's
             metrics_server(own.REGISTRY)
@@ -117,6 +116,11 @@ def print_refusal(what: str, why: str) -> None:
 def log_refusal(what: str, why: str) -> None:
     """For programs."""
     log.error(what, why=why)
+
+
+def who(consumer: str, settings: ProcessSettings) -> dict[str, str]:
+    """What each line of a consumer's log begins with."""
+    return {"consumer": consumer, "slot": settings.slot, **({"run": settings.run} if settings.run else {})}
 
 
 def unusable(error: OSError) -> str:

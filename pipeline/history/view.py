@@ -30,8 +30,8 @@ NOTES: Final = 20
 @dataclass(slots=True)
 class RunView:
     """`note` every record, then read. Times are those of the Kafka records, in milliseconds since the epoch. Notes are
-    the first NOTES of each kind; a run that was stopped and resumed is one run, with `gaps`. `start`: where it goes on
-    from, if it was forked from another run."""
+    the first NOTES of each kind; a run that was stopped and resumed is one run, with `gaps`. `started_ms`: when it was
+    made, `begun_ms`: when something first happened in it. `start`: where it goes on from, if it was forked."""
 
     run: str = ""
     rules: Rules | None = None
@@ -39,6 +39,7 @@ class RunView:
     outcome: Outcome | None = None
     closing: str | None = None
     started_ms: int | None = None
+    begun_ms: int | None = None
     last_ms: int = 0
     groups: GroupCounts = field(default_factory=GroupCounts)
     progress: Progress = field(default_factory=Progress)
@@ -126,10 +127,10 @@ class RunView:
 
     @property
     def active_s(self) -> float:
-        """How long the run has run, pauses left out."""
-        if self.started_ms is None:
+        """How long the run has run, from its first process on, pauses left out."""
+        if self.begun_ms is None:
             return 0.0
-        return (self.last_ms - self.started_ms - sum(g.end_ms - g.start_ms for g in self.gaps)) / 1000
+        return (self.last_ms - self.begun_ms - sum(g.end_ms - g.start_ms for g in self.gaps)) / 1000
 
     def groups_per_s(self, now_ms: int | None = None) -> float:
         """Groups ended a second, lately; up to now, or to the last record."""
@@ -142,6 +143,7 @@ class RunView:
             self.gaps.append(Gap(self._ledger_ms, at_ms))
         if not isinstance(event, e.RunStarted):  # a run that was made and not yet begun isn't paused
             self._ledger_ms = max(at_ms, self._ledger_ms or 0)
+            self.begun_ms = at_ms if self.begun_ms is None else self.begun_ms
         match event:
             case e.RunStarted():
                 self.run, self.rules, self.started_ms = event.run, rules_of(event.config), at_ms

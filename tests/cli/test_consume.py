@@ -165,6 +165,11 @@ def test_every_process_serves_metrics(created: Connection, consume: Consume) -> 
     assert sample(1, "tamis_transactions_aborted_total", stage="scheduler") == 0
     eventually(lambda: sample(0, "tamis_lag_records", stage="batcher"), "the lag of the batcher, which doesn't run")
     assert [process.end(signal.SIGTERM) for process in processes] == [0, 0]
+    for process, stage in zip(processes, ("monitor", "scheduler"), strict=True):
+        lines = [json.loads(line) for line in process.said().splitlines()]
+        assert lines or stage != "monitor", "the monitor tells each step"
+        assert {(line["consumer"], line["run"]) for line in lines} <= {(stage, created.run)}
+        assert all(line["slot"] for line in lines)
 
 
 def free_port() -> int:

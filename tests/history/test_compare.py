@@ -65,6 +65,18 @@ def test_a_pause_is_no_wall_time(drive: Drive) -> None:
     assert Course(made).end().minutes == pytest.approx((drive.records[-1].timestamp_ms - start) / 60_000, abs=0.1)
 
 
+def test_the_time_from_init_to_the_first_process_is_no_wall_time(drive: Drive) -> None:
+    made, soon = RunView(), RunView()
+    for i, record in enumerate(drive.records):
+        soon.note(record.timestamp_ms, record.topic, record.event())
+        made.note(record.timestamp_ms + (3_600_000 if i else 0), record.topic, record.event())
+    assert Course(made).end() == Course(soon).end()
+    assert made.active_s == soon.active_s == Course(soon).end().minutes * 60
+    assert [Course(made).at(row.at_ms) for row in made.progress.batches] == [
+        Course(soon).at(row.at_ms) for row in soon.progress.batches
+    ]
+
+
 def test_the_file_needs_nothing_else(views: list[RunView]) -> None:
     page = render_comparison(views)
     assert not re.search(r"""(?:src|href)=["']""", page[: page.index("<script>")])

@@ -12,8 +12,8 @@ from pipeline.history.view import RunView
 
 
 class Point(NamedTuple):
-    """Where a run stood: steps done, minutes of work (pauses left out), response tokens generated so far. Tokens of
-    failed responses, of copies and of open groups aren't among them."""
+    """Where a run stood: steps done, minutes of work (from the first process on, pauses left out), response tokens
+    generated so far. Tokens of failed responses, of copies and of open groups aren't among them."""
 
     step: int
     minutes: float
@@ -52,7 +52,7 @@ class Course:
 
     def minutes(self, at_ms: int) -> float:
         """Minutes of work until a time."""
-        start = self.view.started_ms or 0
+        start = self.view.begun_ms or at_ms
         paused = sum(min(g.end_ms, at_ms) - g.start_ms for g in self.view.gaps if g.start_ms < at_ms)
         return max(at_ms - start - paused, 0) / 60_000
 

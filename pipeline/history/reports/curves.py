@@ -108,8 +108,8 @@ def bins(rows: list[BatchRow]) -> list[BatchRow]:
 
 
 def start_ms(view: RunView) -> int:
-    """When the run began."""
-    return view.started_ms or 0
+    """When the run began to do something, or was made."""
+    return view.begun_ms or view.started_ms or 0
 
 
 def minutes(start_ms: int, times_ms: Iterable[int]) -> list[float]:

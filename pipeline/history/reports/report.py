@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 from pipeline.domain.vocabulary import Grading
 from pipeline.history.audits.audit import Audit
 from pipeline.history.reports import tables
+from pipeline.history.reports.curves import start_ms
 from pipeline.history.reports.figures import figures
 from pipeline.history.reports.tables import percent
 from pipeline.history.view import RunView
@@ -162,4 +163,4 @@ def _named(counts: dict[str, int]) -> str:
 
 
 def _minutes(view: RunView, at_ms: int) -> float:
-    return (at_ms - (view.started_ms or 0)) / 60_000
+    return (at_ms - start_ms(view)) / 60_000
