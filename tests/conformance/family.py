@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -48,7 +48,7 @@ class Family:
     a refusal under the key `refused`. `read` finds the cases of a file; `follows_choice` names what a tie leaves open
     besides `kept`. A family whose answers need a comparison of their own has `judge` instead: whether it is right, and
     what was answered. Its cases are known by their input's `kind`, or the field that `told_by` names, being one of
-    `kinds`."""
+    `kinds`. `tolerance`: where a file states none."""
 
     answer: Callable[[Case], Mapping[str, Any]] | None = None
     judge: Callable[[Case], tuple[bool, Any]] | None = None
@@ -58,6 +58,7 @@ class Family:
     read: Callable[[Mapping[str, Any]], list[Case]] = lambda document: document["cases"]
     kinds: frozenset[str] = frozenset()
     told_by: str = "kind"
+    tolerance: Mapping[str, Any] = field(default_factory=dict)
 
     def fits(self, cases: Sequence[Any]) -> bool:
         """Whether all of them say that they are this family's."""
@@ -86,11 +87,11 @@ def load(path: Path, document: Mapping[str, Any], family: Family) -> Vectors:
     """The cases of a document of a family's form."""
     try:
         cases = list(family.read(document))
-    except (KeyError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"is not of the form of this family: {error!r}; see the vectors' README") from error
     if wrong := [number for number, case in enumerate(cases) if not isinstance(case, dict)]:
         raise ValueError(f"case {wrong[0]} is no object; expected `name`, `input`, `expected`")
-    return Vectors(path.stem, cases, document.get("tolerance") or {})
+    return Vectors(path.stem, cases, document.get("tolerance") or family.tolerance)
 
 
 def tolerance_of(stated: Mapping[str, Any], field: str) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from pipeline.domain.issuing import Issuer
 
 from .__main__ import COMMITTED, main
 from .families import filters
-from .family import Case, Departure, Excluded, Family, NotCompared, Refused, Vectors, document_of
+from .family import Case, Departure, Excluded, Family, NotCompared, Refused, Vectors, document_of, load
 from .runner import family_of, known, run, run_file
 
 FILES = sorted(COMMITTED.glob("*.json"))
@@ -117,6 +117,101 @@ def test_a_file_tells_its_family_by_what_is_in_it(path: Path) -> None:
     assert family_of(document, "any name" if telling else path.stem) == path.stem
     assert family_of({"cases": [], "family": path.stem}, "zero_std") == path.stem
     assert family_of({"cases": []}, f"{path.stem}_again") == path.stem
+
+
+def worked(**changed: Any) -> bool:
+    """Whether an example of RAGEN's, changed so, is answered as it says."""
+    example = {
+        "id": "x", "input_kind": "scores", "scores": [3.0, 1.0, 2.0],
+        "config": {"strategy": "top_k_abs", "value": 2}, "group_scores": [3.0, 1.0, 2.0], "kept": [0, 2],
+        "kept_ranked": [0, 2], "empty_after_filter": False, "kept_scores_sorted": [2.0, 3.0],
+    }  # fmt: skip
+    family = known()["ragen_worked_examples"]
+    document = {"examples": [example | changed]}
+    return run(load(Path("ragen_worked_examples.json"), document, family), family).passed == 1
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"kept": [0, 1]}, {"kept_ranked": [2, 0]}, {"kept_ranked": [7]}, {"empty_after_filter": True},
+        {"group_scores": [3.0, 1.0, 2.1]}, {"group_scores": [3.0, None, 2.0]}, {"kept_scores_sorted": [1.0, 3.0]},
+        {"error": "ValueError"}, {"input_kind": "rewards", "rewards": [[0.0, 1.0]] * 3},
+    ],
+)  # fmt: skip
+def test_every_field_of_a_worked_example_is_compared(nonsense: dict[str, Any]) -> None:
+    assert worked()
+    assert not worked(**nonsense)
+
+
+TWINS = {"scores": [3.0, 2.0, 2.0], "group_scores": [3.0, 2.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        TWINS | {"boundary_tie": True, "kept": [0, 1], "kept_ranked": [0, 1]},
+        TWINS | {"boundary_tie": True, "kept": [0, 2]},
+        {"scores": [3.0, 1.0, 3.0], "group_scores": [3.0, 1.0, 3.0], "kept_ranked": [2, 0],
+         "kept_scores_sorted": [3.0, 3.0]},
+        {"float_sensitive": True, "kept": [0], "kept_ranked": [0], "kept_scores_sorted": [3.0]},
+        {"config": {"strategy": "median"}, "error": "ValueError"},
+        {"input_kind": "lengths", "lengths": [[3, 3], [1, 1], [1, 3]], "kept_rows": [0, 1, 4, 5],
+         "config": {"strategy": "top_k_abs", "value": 2, "metric": "length"}},
+        {"input_kind": "entropies", "entropies": [[[3.0], [2.0, 4.0]], [[1.0], [1.0]], [[2.0], [2.0]]],
+         "config": {"strategy": "top_k_abs", "value": 2, "metric": "entropy"}},
+    ],
+)  # fmt: skip
+def test_a_worked_example_may_be_of_every_form_that_its_file_describes(changed: dict[str, Any]) -> None:
+    assert worked(**changed)
+
+
+def test_of_twins_at_the_cut_as_many_must_be_kept() -> None:
+    tie = TWINS | {"boundary_tie": True, "kept": [0, 1, 2], "kept_scores_sorted": [2.0, 3.0]}
+    assert not worked(**tie) and not worked(**tie | {"kept": [0, 1], "kept_scores_sorted": [2.0, 2.0]})
+
+
+def constant(expected: dict[str, Any], *rewards: float, policy: str = "slime") -> tuple[int, int]:
+    """How many of one such case of zero_std are right, and how many of them on purpose otherwise than recorded."""
+    asked = case(expected)
+    asked = {**asked, "input": {"policy": policy, "samples": [{"reward": r} for r in rewards], "args": {}}}
+    result = run(Vectors("v", [asked], {}), known()["zero_std"])
+    return result.passed, sum(result.departed.values())
+
+
+def test_only_what_overflows_is_refused_for_its_size() -> None:
+    assert constant({"keep": False, "reason": "zero_std_1e+200"}, 1e200, 1e200, 1e200) == (1, 0)
+    assert constant({"keep": True, "reason": None}, 2e154, 2e154, 1e154) == (1, 0)
+    assert constant({"keep": True, "reason": None}, 1e200, -1e200) == (1, 1)
+    assert constant({"keep": False, "reason": "zero_std_1.7e+308"}, 1.7e308, 1.7e308) == (1, 1)
+    assert constant({"keep": True, "reason": None}, 1.7e308, 1.7e308, policy="miles_no_aborted") == (1, 1)
+
+
+def test_the_label_is_of_the_lowest_reward_and_a_strange_one_is_a_mismatch_by_itself() -> None:
+    assert constant({"keep": False, "reason": "zero_std_0.1"}, 0.0500004, 0.0499999) == (1, 1)
+    assert constant({"keep": False, "reason": "zero_std_0.0"}, 0.0499999, 0.0500004) == (1, 0)
+    assert constant({"keep": False, "reason": "zero_std_0.7"}, 0.0500004, 0.0499999) == (0, 0)
+    assert constant({"keep": False, "reason": "zero_std_high"}, 1.0, 1.0) == (0, 0)
+
+
+def test_a_predicate_that_fails_loses_its_case_alone() -> None:
+    def odd(asked: Case) -> bool:
+        return bool(float(asked["input"].get("n", "odd")))
+
+    cases = [case({"keep": True}), {**case({"keep": True}), "input": {"n": 1}}]
+    result = run(Vectors("v", cases, {}), Family(lambda asked: {"keep": True}, departures=[Departure("odd", odd)]))
+    assert (result.passed, result.total) == (1, 2) and "can't be read: ValueError" in result.mismatches[0][2]
+
+
+def test_a_correction_filter_without_a_level_is_by_token() -> None:
+    path = COMMITTED / "train_infer_correction.json"
+    document = dict(document_of(path))
+    for one in document["cases"]:
+        for filter in one["input"]["config"].get("filters", []):
+            if filter.get("agg_type") == "token":
+                del filter["agg_type"]
+    family = known()["train_infer_correction"]
+    assert run(load(path, document, family), family).mismatches == []
 
 
 def a_pass_rate_that_must_be_exceeded(patch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,10 @@ def _filters(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [f for f in config.get("filters", []) if f.get("enabled")]
 
 
+def _level(filter: Mapping[str, Any]) -> str:
+    return str(filter.get("agg_type", "token"))
+
+
 def _inside(mask: Tensor, values: Tensor) -> list[list[Any]]:
     pairs = zip(values.expand_as(mask).tolist(), mask.tolist(), strict=True)
     return [[v if m else OUTSIDE for v, m in zip(*row, strict=True)] for row in pairs]
@@ -86,7 +90,7 @@ def _weights(mask: Tensor, found: Correction, recorded: list[list[float]]) -> li
 
 def _updated(source: Mapping[str, Any], whole: Tensor, found: Correction) -> Mapping[str, Any]:
     """The masks of a batch, those that it names corrected. The leading column of the response mask stays."""
-    names, final = source["update_mask_keys"] or ["response_mask"], source["final_response_mask"]
+    names, final = source.get("update_mask_keys") or ["response_mask"], source.get("final_response_mask")
     masks = {"response_mask": torch.cat([whole[:, :1], found.mask.long()], 1).tolist()}
     if final is not None:
         named = "final_response_mask" in names
@@ -102,8 +106,8 @@ def _metrics(
     over_mask["actor/train_infer_final_mask_mean"] = "kept"
     over_all = {"actor/is_weight_clipfrac@sum": "weight_clipped"}
     for i, f in enumerate(_filters(config)):
-        parts = {part: f"kept_{i}_{f['agg_type']}_{part}" for part in ("ratio", "diff")}
-        over_all |= {f"actor/train_infer_{f['agg_type']}_{p}_mask_mean@sum": ours for p, ours in parts.items()}
+        parts = {part: f"kept_{i}_{_level(f)}_{part}" for part in ("ratio", "diff")}
+        over_all |= {f"actor/train_infer_{_level(f)}_{p}_mask_mean@sum": ours for p, ours in parts.items()}
     whole = bool(mask.all())
     named = {name: found.metrics.get(ours) for name, ours in over_mask.items()}
     named |= {name: found.metrics.get(ours) if whole else UNMASKED for name, ours in over_all.items()}

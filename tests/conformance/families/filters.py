@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from sys import float_info
 from typing import Any
 
@@ -119,14 +121,56 @@ def _not_finite(case: Case) -> bool:
     return not finite(_rewards(case)) and case["input"].get("kind", "query_filter") == "query_filter"
 
 
+def _values(case: Case, looked_at: bool) -> list[float]:
+    """The product's rewards; or the numbers that the policy's filter looks at. None of them, if a member has none."""
+    asked = case["input"]
+    key, unit = asked["args"].get("reward_key"), float(asked["args"].get("max_possible_score", 1.0))
+    cut = "truncated" if looked_at and asked["policy"] == "open_instruct_finished" else ""
+    rewards = [s["reward"] for s in asked["samples"] if s.get("status", "completed") != cut]
+    values = [(r.get(key) if looked_at else next(iter(r.values()))) if isinstance(r, Mapping) else r for r in rewards]
+    return [] if None in values else [float(value) / unit for value in values]
+
+
+def _overflows(case: Case) -> bool:
+    """Whether the sum of the rewards, or of their squared deviations where those are asked for, is no double."""
+    values = [Fraction(v) for v in _values(case, True)] if _asks_for_spread(case) else []
+    mean = sum(values) / max(len(values), 1)
+    try:
+        float(sum(map(Fraction, _values(case, False))))
+        float(sum((v - mean) ** 2 for v in values))
+    except OverflowError:
+        return True
+    return False
+
+
+def _asks_for_spread(case: Case) -> bool:
+    asked = case["input"]
+    return asked["policy"] != "miles_no_aborted" and asked["args"].get("filter_zero_std_samples") is not False
+
+
+def _labelled(case: Case) -> float | None:
+    """The number in the recorded label, if there is one."""
+    found = re.fullmatch(r"zero_std_(-?[0-9.e+-]+|-?inf|nan)", str(case["expected"].get("reason")))
+    try:
+        return float(found[1]) if found else None
+    except ValueError:
+        return None
+
+
 def _label(case: Case) -> str | None:
     """The label of the recorded reason as a float, if it isn't written so."""
-    reason = case["expected"].get("reason")
-    if not isinstance(reason, str) or not reason.startswith("zero_std_"):
+    number = _labelled(case)
+    ours = None if number is None else f"zero_std_{number + 0.0}"
+    return None if ours == case["expected"].get("reason") else ours
+
+
+def _lowest(case: Case) -> str | None:
+    """The label of the lowest reward, where the recorded one is that of the first and says another number."""
+    number = _labelled(case)
+    if number is None or not (values := _values(case, True)):
         return None
-    text = reason.removeprefix("zero_std_")
-    ours = f"{float(text) + 0.0}"
-    return None if ours == text else f"zero_std_{ours}"
+    first, lowest = (round(value, 1) + 0.0 for value in (values[0], min(values)))
+    return f"zero_std_{lowest}" if number == first != lowest else None
 
 
 ARGUMENTS = {"threshold_down", "threshold_up", "std_threshold"}
@@ -169,9 +213,14 @@ FAMILIES = {
                 lambda case: REFUSED,
             ),
             Departure(
-                "squares that overflow have no finite sum: non_finite_reward",
-                lambda case: any(isinstance(r, int | float) and abs(r) > 1e154 for r in _rewards(case)),
+                "rewards, or squares of their deviations, that overflow have no finite sum: non_finite_reward",
+                _overflows,
                 lambda case: REFUSED,
+            ),
+            Departure(
+                "the label is that of the lowest reward, not of the first",
+                lambda case: _lowest(case) is not None,
+                lambda case: case["expected"] | {"reason": _lowest(case)},
             ),
             Departure(
                 "the label is always a float, and -0.0 is 0.0",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import fsum, isfinite
+from math import fsum, isfinite, nan
 from typing import Any
 
 from pipeline.domain import selection
@@ -26,14 +26,17 @@ NUMBER_OF_MEMBER = {
     "turn_entropies": lambda turns: fsum(turns) / len(turns),
 }
 UNSCORED = NotCompared("the score of a group of one, or with a reward that is not finite, was NaN")
+ROUNDED = NotCompared("the scores that are kept where rounding decides which")
+DEVIATIONS = ("reward_variance", "entropy_variance")
+FLOAT32 = {name: {"abs": 1e-5, "rel": 1e-5} for name in ("group_scores", "kept_scores_sorted")}
+"""Of the worked examples, whose file states no tolerance: it calls this near a threshold, or rounding noise."""
 
 
 def whole_filter(case: Case) -> Mapping[str, Any]:
     """From a batch to kept groups, kept rows, scores and metrics."""
     source, rules = case["input"], _rules(case["input"]["config"])
-    kind, groups = source["kind"], source.get("data") or source["episodes"]
-    numbers = [[NUMBER_OF_MEMBER[kind](member) for member in group] for group in groups]
-    scores = [selection.score(_scores(kind, members), rules.metric) for members in numbers]
+    kind, groups, numbers = source["kind"], _groups(source), _numbers(source)
+    scores = _group_scores(source, rules)
     kept = sorted(_select(scores, rules))
     odd = any(len(members) == 1 for members in numbers) or None in scores
     rows = _rows(kind, groups)
@@ -53,26 +56,51 @@ def selector(case: Case) -> Mapping[str, Any]:
 
 
 def worked_example(case: Case) -> Mapping[str, Any]:
-    """A commented example, with the order by rank."""
-    source, rules = case["input"], _rules(case["input"]["config"])
-    members = source.get("rewards", [])
-    scores = source.get("scores") or [selection.score(_scores("rewards", group), rules.metric) for group in members]
-    ranked, size = _select(scores, rules), source["group_size"] or 0
-    unranked = source["tag"].startswith("nofilter")
+    """A commented example, with the order by rank. Where rounding decides, any scores may be kept."""
+    source, rules, by_scores = case["input"], _rules(case["input"]["config"]), case["input"]["kind"] == "scores"
+    answer = selector(case) if by_scores else whole_filter(case)
+    scores = source["data"] if by_scores else _group_scores(source, rules)
+    ranked = _select(scores, rules)
+    odd = answer["group_scores"] is UNSCORED
+    settled = not (case.get("float_sensitive") or case.get("float_noise_scores"))
     return {
-        "kept": sorted(ranked),
-        "kept_ranked": NotCompared("the order where all are kept") if unranked else ranked,
-        "kept_rows": [row for group in sorted(ranked) for row in range(group * size, group * size + size)],
+        **answer,
+        "kept_ranked": _order(case, ranked, scores, rules),
+        "kept_count": len(ranked),
+        "kept_scores_sorted": UNSCORED if odd else sorted(scores[g] for g in ranked) if settled else ROUNDED,
         "empty_after_filter": not ranked,
     }
 
 
+def _order(case: Case, ranked: list[int], scores: Sequence[float | None], rules: selection.SelectionRules) -> Any:
+    """By rank, or as recorded if that differs in the order of equal scores alone."""
+    recorded = case["expected"].get("kept_ranked", [])
+    if rules.strategy == "top_p" and rules.value >= 1.0:
+        return NotCompared("the order where all are kept")
+    equal = sorted(recorded) == sorted(ranked) and [scores[g] for g in recorded] == [scores[g] for g in ranked]
+    return recorded if equal else ranked
+
+
 def worked_examples(document: Mapping[str, Any]) -> list[Case]:
     """Examples in the form of the other files."""
-    compared = ("kept", "kept_ranked", "kept_rows", "empty_after_filter")
-    return [
-        {"name": e["id"], "input": e, "expected": {k: e[k] for k in compared if k in e}} for e in document["examples"]
-    ]
+    return [_worked(example) for example in document["examples"]]
+
+
+def _worked(example: Mapping[str, Any]) -> Case:
+    """`fields` in the file's `meta` says what each key means. Of a tie at the cut only scores and count are stable."""
+    kind, flags = example["input_kind"], ("float_sensitive", "float_noise_scores")
+    scores = [nan if s is None else s for s in example.get("group_scores") or []]
+    tied = bool(example.get("boundary_tie"))
+    told = ("empty_after_filter", "kept_scores_sorted", *(() if tied else ("kept", "kept_ranked", "kept_rows")))
+    expected = {name: example[name] for name in told if name in example}
+    expected |= {"group_scores": scores} if scores else {}
+    expected |= {"kept_count": len(example["kept"])} if tied else {}
+    return {
+        "name": example["id"],
+        "input": {"kind": kind, "data": example[kind], "config": example["config"]},
+        "expected": {"error": example["error"]} if example.get("error") else expected,
+        **{flag: example.get(flag, False) for flag in flags},
+    }
 
 
 def _rules(config: Mapping[str, Any]) -> selection.SelectionRules:
@@ -85,6 +113,20 @@ def _rules(config: Mapping[str, Any]) -> selection.SelectionRules:
 def _select(scores: Sequence[float | None], rules: selection.SelectionRules) -> list[int]:
     """By rank. Ids of equal length have the order of their numbers."""
     return [int(group) for group in selection.select([(f"{i:06d}", s) for i, s in enumerate(scores)], rules)]
+
+
+def _groups(source: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+    found: Sequence[Sequence[Any]] = source.get("data") or source["episodes"]
+    return found
+
+
+def _numbers(source: Mapping[str, Any]) -> list[list[float]]:
+    """The number of each member, by group."""
+    return [[NUMBER_OF_MEMBER[source["kind"]](member) for member in group] for group in _groups(source)]
+
+
+def _group_scores(source: Mapping[str, Any], rules: selection.SelectionRules) -> list[float | None]:
+    return [selection.score(_scores(source["kind"], members), rules.metric) for members in _numbers(source)]
 
 
 def _rows(kind: str, groups: Sequence[Sequence[Any]]) -> list[list[int]]:
@@ -146,12 +188,14 @@ def _without_spoilt(case: Case) -> Mapping[str, Any]:
 
 def _groups_of_one(case: Case) -> bool:
     source = case["input"]
-    return all(len(g) == 1 for g in source.get("data") or source["episodes"]) and "error" not in case["expected"]
+    if source["kind"] == "scores" or source["config"].get("metric", DEVIATIONS[0]) not in DEVIATIONS:
+        return False
+    return all(len(g) == 1 for g in _groups(source)) and "error" not in case["expected"]
 
 
 def _as_zeros(case: Case) -> Mapping[str, Any]:
     source = case["input"]
-    return {"kept": selector(_with(case, data=[0.0] * len(source.get("data") or source["episodes"])))["kept"]}
+    return {"kept": selector(_with(case, data=[0.0] * len(_groups(source))))["kept"]}
 
 
 def _unknown_unused(case: Case) -> bool:
@@ -170,19 +214,21 @@ def _one_reward(case: Case) -> Mapping[str, Any]:
     return {"kept": whole_filter(_with(case, kind="rewards", data=data))["kept"]}
 
 
+DEPARTURES = [
+    Departure("a group with a reward that is not finite is no candidate", _spoilt, _without_spoilt),
+    Departure("the deviation of a group of one is 0, not NaN", _groups_of_one, _as_zeros),
+    Departure("an unknown word is refused, used or not", _unknown_unused, refused),
+    Departure("a response has one reward, however many turns it has", _turns_refused, _one_reward),
+]
+
 FAMILIES = {
     "ragen_filter": Family(
         whole_filter,
         kinds=frozenset(
             {"entropies", "lengths", "rewards", "token_rewards", "turn_entropies", "turn_lengths", "turn_rewards"}
         ),
-        departures=[
-            Departure("a group with a reward that is not finite is no candidate", _spoilt, _without_spoilt),
-            Departure("the deviation of a group of one is 0, not NaN", _groups_of_one, _as_zeros),
-            Departure("an unknown word is refused, used or not", _unknown_unused, refused),
-            Departure("a response has one reward, however many turns it has", _turns_refused, _one_reward),
-        ],
+        departures=DEPARTURES,
     ),
     "ragen_selector_scores": Family(selector, kinds=frozenset({"scores"})),
-    "ragen_worked_examples": Family(worked_example, read=worked_examples),
+    "ragen_worked_examples": Family(worked_example, read=worked_examples, departures=DEPARTURES, tolerance=FLOAT32),
 }
