@@ -34,7 +34,10 @@ def tail(
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
 ) -> None:
-    """Print the records of a topic, decoded, one a line: in short (times are UTC), or with --json whole, as JSON."""
+    """Print the records of a topic, decoded, one a line: in short (times are UTC), or with --json whole, as JSON.
+
+    The ticks of the run's clock, one a second, are left out, of JSON too; --event Tick shows them.
+    """
     from pipeline.domain.events import EVENTS
     from pipeline.history.tail import REASONS, Domains, Wanted, json_line, tail_records, text_line
     from pipeline.runs import open_run

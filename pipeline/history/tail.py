@@ -13,7 +13,7 @@ from pipeline.domain import events as e
 from pipeline.domain import vocabulary as v
 from pipeline.domain.topology import Topic
 from pipeline.log.client import Connection
-from pipeline.log.codec import Members, Poison, UnknownSchema, as_json, to_json
+from pipeline.log.codec import Members, Poison, UnknownSchema, as_json, kind_of, to_json
 from pipeline.log.reader import Record, read_topic
 
 _REASONS = (
@@ -22,6 +22,7 @@ _REASONS = (
 )  # fmt: skip
 REASONS = sorted({reason.value for kind in _REASONS for reason in kind})
 """Whatever an event can name as its reason."""
+TICK = e.Tick.__name__
 LONGEST = 48
 """Characters of a text that a line for people has."""
 _MEMBERS = Members()
@@ -48,7 +49,8 @@ class Domains:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which records are shown: those of a group, with a reason, about a domain, of an event's name. None: of any."""
+    """Which records are shown: those of a group, with a reason, about a domain, of an event's name. None: of any, but
+    for the ticks of the run's clock, which are shown by name only: a run that waits has nothing else."""
 
     group: str | None = None
     reason: str | None = None
@@ -58,6 +60,8 @@ class Wanted:
 
     def shows(self, record: Record) -> bool:
         """Whether a record is to be shown. One that can't be decoded has its key alone."""
+        if self.event is None and kind_of(record.value) == TICK:
+            return False
         if self.group is not None and record.key != self.group.encode():
             return False
         if self.reason is None and self.domain is None and self.event is None:

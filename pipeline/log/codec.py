@@ -120,6 +120,14 @@ def decode(value: bytes | None) -> Event:
     return event
 
 
+def kind_of(value: bytes | None) -> str | None:
+    """Which event a record's value says that it is, unread; None for none that is known."""
+    try:
+        return _known((value or b"")[:HEAD]).name
+    except KeyError:
+        return None
+
+
 def _wrong_end(name: str, end: int, size: int) -> Poison:
     if end > size:
         return Poison(DeadLetterReason.TRUNCATED, f"{name}: {end - size} bytes are missing at the end")
