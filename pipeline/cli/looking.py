@@ -54,7 +54,10 @@ def runs(as_json: AsJson = False, bootstrap: Bootstrap = None) -> None:
 
 
 def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:
-    """How a run stands: steps, groups, who waits for what, stages with their lag and processes, payloads in Redis."""
+    """How a run stands: steps, groups, who waits for what, stages with their lag and processes, payloads in Redis.
+
+    A domain's lead is the number of accepted, untrained groups to aim at; groups that are open may take it beyond.
+    """
     from pipeline.history.status import status_of
     from pipeline.runs import connection_of, open_run
 

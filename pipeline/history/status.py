@@ -79,7 +79,8 @@ def _payloads(store: PayloadStore | str) -> tuple[int | None, int | None, list[s
 
 
 def domain_row(name: str, counts: DomainCounts, view: RunView, rules: Rules) -> dict[str, Any]:
-    """How one domain stands; `lead` is how many groups may be accepted and untrained."""
+    """How one domain stands; `lead` is how many groups the scheduler wants accepted and untrained at most; those
+    that were open already may take it beyond."""
     own = rules.domain(name)
     return {
         "domain": name,

@@ -59,6 +59,7 @@ class Seat:
         self._membership = Membership(connection, stage)
         self._turn = 0
         self._turns = 0
+        self._taken = 0
 
     @property
     def turn(self) -> int:
@@ -69,7 +70,7 @@ class Seat:
         """New records, in order; none while another member is active, or when the seat has just changed hands."""
         messages = self._membership.take(timeout_s)
         if self._membership.changed:
-            self._turn = 0
+            self._turn = self._taken = 0
             self._membership.changed = False
             messages = []
         if self._membership.waiting:
@@ -77,6 +78,7 @@ class Seat:
             self._turn = self._turns
         elif self._membership.waiting is not None:
             self._membership.start({})
+        self._taken += len(messages)
         return [self._entry(m.offset() or 0, m.value()) for m in messages]
 
     def restore(self) -> tuple[Position, list[Entry]] | None:
@@ -116,7 +118,8 @@ class Seat:
             self._sink.produce(messages)
             offsets = [TopicPartition(self._topic, 0, position.offset, metadata)]
             self._sink.send_offsets(offsets, self._membership.metadata())
-        own.handled(self._stage.value, 0, len(messages))
+        own.handled(self._stage.value, self._taken, len(messages))
+        self._taken = 0
 
     def standing(self, behind_since: float | None = None) -> Standing:
         """How this process stands in its stage; `behind_since`: when what isn't committed could first have been."""

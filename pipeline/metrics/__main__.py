@@ -27,9 +27,11 @@ def document() -> str:
     """docs/metrics.md."""
     run = [metric for metric in METRICS if metric.served_by == "monitor"]
     own = [metric for metric in METRICS if metric.served_by == "consumer"]
-    return "\n".join(
-        [_HEAD, "## Of the run, from the monitor\n", *_table(run), "", "## Of each process\n", *_table(own)]
-    )
+    scorer = [metric for metric in METRICS if metric.served_by == "scorer"]
+    return "\n".join([
+        _HEAD, "## Of the run, from the monitor\n", *_table(run), "", "## Of each other consumer\n", *_table(own), "",
+        "## Of each scorer, beside these\n", *_table(scorer),
+    ])  # fmt: skip
 
 
 def _table(metrics: list[Declared]) -> list[str]:

@@ -13,14 +13,14 @@ Kind = Literal["gauge", "counter", "histogram"]
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """`served_by`: the monitor (numbers of the run, from its log), or each consumer (its own)."""
+    """`served_by`: the monitor (numbers of the run, from its log), each other consumer (its own), or each scorer."""
 
     name: str
     kind: Kind
     unit: str
     meaning: str
     labels: tuple[str, ...] = ()
-    served_by: Literal["monitor", "consumer"] = "monitor"
+    served_by: Literal["monitor", "consumer", "scorer"] = "monitor"
 
 
 def _gauge(name: str, unit: str, meaning: str, *labels: str) -> Declared:
@@ -33,6 +33,10 @@ def _counter(name: str, unit: str, meaning: str, *labels: str) -> Declared:
 
 def _own(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> Declared:
     return Declared(name, kind, unit, meaning, labels, "consumer")
+
+
+def _of_scorer(name: str, kind: Kind, unit: str, meaning: str, *labels: str) -> Declared:
+    return Declared(name, kind, unit, meaning, labels, "scorer")
 
 
 METRICS: Final = (
@@ -66,7 +70,8 @@ METRICS: Final = (
     _counter("tamis_replacements", "prompts", "Prompts issued in answer to an ended group.", "domain"),
     _counter("tamis_replacements_waived", "groups", "Ended groups without a replacement.", "domain", "reason"),
     _gauge("tamis_groups_untrained", "groups", "Accepted groups in no trained batch: the lead in use.", "domain"),
-    _gauge("tamis_lead", "groups", "Groups that may be accepted and untrained.", "domain"),
+    _gauge("tamis_lead", "groups", "Groups that the scheduler wants accepted and untrained at most; those "
+           "that were open already may take the run beyond it.", "domain"),
     _gauge("tamis_guard", "groups", "What the guard remembers, by its own counters.", "domain", "counter"),
     _counter("tamis_shadow_groups", "groups", "What shadow filters said, by what was decided.",
              "domain", "shadow", "said", "decided"),
@@ -96,21 +101,22 @@ METRICS: Final = (
     _own("tamis_transactions", "counter", "transactions", "Transactions committed.", "stage"),
     _own("tamis_transactions_aborted", "counter", "transactions", "Transactions that came to nothing.", "stage"),
     _own("tamis_transaction_seconds", "histogram", "seconds", "How long transactions were open.", "stage"),
-    _own("tamis_records_handled", "counter", "records", "Records handled and committed.", "stage"),
+    _own("tamis_records_handled", "counter", "records", "Records handled until the last commit.", "stage"),
     _own("tamis_records_written", "counter", "records", "Records written and committed.", "stage"),
     _own("tamis_restores", "counter", "times", "States rebuilt after an assignment.", "stage"),
     _own("tamis_restore_seconds", "gauge", "seconds", "How long the last of these took.", "stage"),
     # of a scorer
-    _own("tamis_verifier_calls", "counter", "calls", "Calls of a verifier.", "verifier"),
-    _own("tamis_verifier_responses", "counter", "responses", "Responses put to a verifier.", "verifier"),
-    _own("tamis_verifier_failures", "counter", "responses", "Responses without a score, timeouts included.",
+    _of_scorer("tamis_verifier_calls", "counter", "calls", "Calls of a verifier.", "verifier"),
+    _of_scorer("tamis_verifier_responses", "counter", "responses", "Responses put to a verifier.", "verifier"),
+    _of_scorer("tamis_verifier_failures", "counter", "responses", "Responses without a score, timeouts included.",
          "verifier"),
-    _own("tamis_verifier_timeouts", "counter", "responses", "Responses that it took too long for.", "verifier"),
-    _own("tamis_verifier_seconds", "counter", "seconds", "Seconds that its calls took, together.", "verifier"),
-    _own("tamis_verifier_recent_responses", "gauge", "responses", "Put to it in the last 60 s.", "verifier"),
-    _own("tamis_verifier_recent_failures", "gauge", "responses", "Of these, left without a score.", "verifier"),
-    _own("tamis_verifier_recent_timeouts", "gauge", "responses", "Of these, for lack of time.", "verifier"),
-    _own("tamis_verifier_latency_seconds", "gauge", "seconds", "Mean of its calls in the last 60 s.", "verifier"),
-    _own("tamis_verifier_out", "gauge", "0 or 1", "1 while it leaves most responses without a score.", "verifier"),
+    _of_scorer("tamis_verifier_timeouts", "counter", "responses", "Responses that it took too long for.", "verifier"),
+    _of_scorer("tamis_verifier_seconds", "counter", "seconds", "Seconds that its calls took, together.", "verifier"),
+    _of_scorer("tamis_verifier_recent_responses", "gauge", "responses", "Put to it in the last 60 s.", "verifier"),
+    _of_scorer("tamis_verifier_recent_failures", "gauge", "responses", "Of these, left without a score.", "verifier"),
+    _of_scorer("tamis_verifier_recent_timeouts", "gauge", "responses", "Of these, for lack of time.", "verifier"),
+    _of_scorer("tamis_verifier_latency_seconds", "gauge", "seconds", "Mean of its calls in the last 60 s.", "verifier"),
+    _of_scorer("tamis_verifier_out", "gauge", "0 or 1", "1 while it leaves most responses without a score.",
+               "verifier"),
 )  # fmt: skip
 DECLARED: Final = {metric.name: metric for metric in METRICS}

@@ -38,7 +38,7 @@ from pipeline.metrics.__main__ import document
 from pipeline.metrics.declared import DECLARED, METRICS
 from pipeline.metrics.run import ViewCollector, registry
 from pipeline.verifiers.health import Health
-from pipeline.verifiers.metrics import HealthCollector
+from pipeline.verifiers.metrics import registry as verifiers_registry
 from tests.history.drive import CONFIG, Drive
 
 ROOT = Path(__file__).parents[2]
@@ -116,9 +116,14 @@ def test_the_monitor_serves_what_is_declared_and_nothing_else(scraped: Collector
 
 def test_a_consumer_serves_what_is_declared_and_nothing_else() -> None:
     own.start("filter")
-    found = {m.name: m.type for m in own.REGISTRY.collect() if m.name.startswith("tamis_")}
-    found |= {m.name: m.type for m in HealthCollector([Health("math")]).collect()}
-    assert found == {m.name: m.kind for m in METRICS if m.served_by == "consumer"}
+    own.restored("filter", 0.5)
+    for served_by, served in (("consumer", own.REGISTRY), ("scorer", verifiers_registry([Health("math")]))):
+        lines = generate_latest(served).decode().splitlines()
+        found = [tuple(line.split()[2:]) for line in lines if line.startswith("# TYPE tamis_")]
+        ends = {"counter": "_total"}
+        assert sorted(found) == sorted(
+            (m.name + ends.get(m.kind, ""), m.kind) for m in METRICS if m.served_by == served_by
+        )
 
 
 def test_the_document_is_current() -> None:
