@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from pipeline.metrics.declared import DECLARED
 
-disable_created_metrics()  # a gauge beside each counter that says when it was made
+disable_created_metrics()  # type: ignore[no-untyped-call]  # gauges that say when a counter was made
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
