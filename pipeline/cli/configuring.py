@@ -11,7 +11,7 @@ import typer
 
 from pipeline.cli.common import AsJson, caution, effective_settings, print_json, say
 from pipeline.cli.importing import import_config
-from pipeline.config import ConfigError, ProcessSettings, cautions, load
+from pipeline.config import ConfigError, DecisionConfig, ProcessSettings, cautions, check_source, load
 from pipeline.config.modules import not_here
 
 Config = Annotated[
@@ -40,21 +40,34 @@ app.command("import")(import_config)
 @app.command("check")
 def check_config(config: Config, override: Override = None, as_json: AsJson = False) -> None:
     """Say whether a run can be made of a configuration, what is probably not meant in it, and which modules it names
-    that aren't here."""
+    that aren't here. Prompts of Tamis' own are read."""
     try:
         decisions = load(config, override or [])
+        absent = not_here(decisions)
+        _check_sources(decisions, {str(problem.path[0]) for problem in absent})
     except ConfigError as error:
         if not as_json:
             raise
         print_json({"run": None, "problems": [str(problem) for problem in error.problems], "cautions": []})
         raise typer.Exit(2) from error
-    found = [str(problem) for problem in [*cautions(decisions), *not_here(decisions)]]
+    found = [str(problem) for problem in [*cautions(decisions), *absent]]
     if as_json:
         print_json({"run": decisions.run, "problems": [], "cautions": found})
         return
     for text in found:
         caution(text)
     say(f"{config}: a run called {decisions.run} can be made of it")
+
+
+def _check_sources(decisions: DecisionConfig, absent: Container[str]) -> None:
+    """Raise ConfigError unless the prompt sources of Tamis' own, where they are here, have what the run needs. One of
+    the user's own is code, which `tamis init` asks."""
+    for name in ("prompts", "eval_prompts"):
+        plugin = getattr(decisions, name)
+        if plugin is not None and plugin.factory.startswith("pipeline.") and name not in absent:
+            from pipeline import plugins
+
+            check_source(decisions, getattr(plugins, name)(decisions), name)
 
 
 @app.command("show")

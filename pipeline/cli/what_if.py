@@ -13,6 +13,7 @@ from rich.table import Table
 from pipeline.cli.common import AsJson, Bootstrap, Run, caution, connection_for, err, out, print_json, say
 from pipeline.domain.rules import DECISION_VERSIONS, rules_of
 from pipeline.domain.topology import Topic, partitions
+from pipeline.history.estimates import how_exact
 from pipeline.history.shadows import ShadowTally, shadow_rows
 from pipeline.history.what_if import TOPICS, Comparison
 from pipeline.log.client import Connection
@@ -167,12 +168,12 @@ def _show(found: Comparison, run: str, filters: str) -> None:
         _show_shadows(found.shadows)
     if found.unreadable:
         say(f"{found.unreadable:,} records can't be read, and are left out", "yellow")
-    say("\nThe verdicts are exact: group filters look at nothing but the group.")
+    say(f"\n{how_exact(found.rules, found.other)}")
     estimates = found.estimates()
     for why in estimates:
         say(f"Acceptance, cost and batches are an estimate: {why}.", "yellow")
     if not estimates:
-        say("So are acceptance, cost and batches: no group would have fared otherwise.")
+        say("Acceptance, cost and batches are exact too: no group would have fared otherwise.")
 
 
 def _show_shadows(tally: ShadowTally) -> None:

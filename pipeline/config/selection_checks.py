@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from pipeline.config.errors import Problem
 from pipeline.config.models import DecisionConfig
 from pipeline.config.selection import Ranked
 from pipeline.domain.selection import problems
 
+_MOST_ENTROPY = 12.0
+"""Of a token, in nats: that of a uniform choice among 160,000."""
 _SPREADS = ("reward_variance", "reward_std", "reward_variance_sq", "entropy_variance", "entropy_std")
 _ENTROPIES = ("entropy", "entropy_variance", "entropy_std")
 
@@ -52,6 +55,8 @@ def may_keep_nothing(config: DecisionConfig) -> Iterator[Problem]:
     for problem in problems(selection.rules()):
         message = f"may keep no group of a window: {problem.text}"
         yield Problem("may_select_nothing", ("selection",), message)
+    if selection.strategy == "top_p" and selection.mode == "linear" and 0 < selection.value < 1:
+        yield from _out_of_reach(config, selection)
     if selection.refill and config.window() > (config.max_staleness + 1) * sum(config.quotas().values()):
         message = (
             f"is {config.window()}: if it keeps all, its last groups wait for more batches than max_staleness "
@@ -61,6 +66,19 @@ def may_keep_nothing(config: DecisionConfig) -> Iterator[Problem]:
     if selection.metric in _ENTROPIES:
         message = f"is {selection.metric}: a group whose engine reports no entropy is never kept"
         yield Problem("needs_entropy", ("selection", "metric"), message)
+
+
+def _out_of_reach(config: DecisionConfig, selection: Ranked) -> Iterator[Problem]:
+    """A window keeps nothing unless its scores add up to more than eps / value."""
+    each = {"reward_sum": config.group_size, "length": inf, **dict.fromkeys(_ENTROPIES, _MOST_ENTROPY)}
+    most = config.window() * each.get(selection.metric, 1.0)
+    if selection.eps >= selection.value * most:
+        message = (
+            f"is {selection.eps:g}: a window keeps no group unless its scores add up to more than eps / value = "
+            f"{selection.eps / selection.value:g}, and those of {config.window()} groups hardly exceed {most:g} (with "
+            "rewards up to 1): lower it"
+        )
+        yield Problem("may_select_nothing", ("selection", "eps"), message)
 
 
 SELECTION_CHECKS = (_one_domain, _fresh, _group_of_one, _keeps_nothing)

@@ -26,6 +26,8 @@ def estimates(
                 f"over-sampling (up to {rules.oversample_max:g}) follows acceptance, which was {was} and would "
                 f"have been {would_be}: other numbers of groups would have been opened"
             )
+    if _guarded(rules, other) and (changed_batch is not None or would != accepted):
+        yield "a guard's verdict follows from the groups before it, and a run with these filters would have had others"
     if rules.selection is not None:
         yield (
             f"the run selects from windows of {rules.selection.window} accepted groups; batches are counted here by "
@@ -36,6 +38,20 @@ def estimates(
             "a guard counts groups in their order, here the ledger's; in a run with one filter partition it may have "
             "been another"
         )
+
+
+def how_exact(rules: Rules, other: Rules) -> str:
+    """How far the verdicts themselves can be relied on. A guard's follow from the groups before."""
+    if not _guarded(rules, other):
+        return "The verdicts are exact: group filters look at nothing but the group."
+    return (
+        "What filters say is exact: they look at nothing but the group. What a guard keeps follows from the groups "
+        "before it: exact for those of this run, in their order, and an estimate of a run that would have had others."
+    )
+
+
+def _guarded(rules: Rules, other: Rules) -> bool:
+    return any(domain.guard for each in (rules, other) for domain in each.domains)
 
 
 def _share(part: int, whole: int) -> str:

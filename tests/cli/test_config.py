@@ -150,6 +150,19 @@ def test_a_good_configuration_is_called_good(offline: Tamis, write: Write) -> No
     assert answer.out.endswith("run.yaml: a run called first can be made of it\n")
 
 
+def test_prompts_that_lack_a_domain_or_name_an_unknown_verifier_are_told_by_a_check(
+    offline: Tamis, write: Write, home: Path
+) -> None:
+    sorting = {"factory": "pipeline.prompts.sorting:SortingPrompts", "options": {"domain": "a"}}
+    two = {name: {"quota": 1} for name in ("a", "b")}
+    answer = offline("config", "check", write(prompts=sorting, domains=two))
+    assert answer.code == 2 and "domains.b: prompts has none for it; expected one of: a" in answer.err
+    (home / "p.jsonl").write_text('{"id": "1", "prompt": "2+3?", "verifier": "other", "domain": "a", "target": "5"}\n')
+    of_a_file = {"factory": "pipeline.prompts.jsonl:JsonlPrompts", "options": {"path": "p.jsonl"}}
+    found = json.loads(offline("config", "check", write(prompts=of_a_file, domains={"a": {"quota": 1}}), "--json").out)
+    assert ["'other', which is not configured" in told for told in found["problems"]] == [True], found
+
+
 def test_a_check_answers_in_one_form_whatever_it_found(offline: Tamis, write: Write) -> None:
     good = json.loads(offline("config", "check", write(), "--json").out)
     assert good == {"run": "first", "problems": [], "cautions": []}

@@ -90,6 +90,25 @@ def test_a_spread_needs_two_responses(problems):
     assert problems(**lone, selection={"metric": "length"}) == []
 
 
+@pytest.mark.parametrize(
+    ("selection", "warned"),
+    [
+        ({"value": 0.01, "eps": 100}, True),
+        ({"value": 0.5, "eps": 2.0}, True),  # a window of 4: at 4 / 0.5 the target is 0
+        ({"value": 0.5, "eps": 1.99}, False),
+        ({"value": 0.5, "eps": 2.0, "metric": "reward_sum"}, False),
+        ({"value": 0.5, "eps": 16.0, "metric": "reward_sum"}, True),
+        ({"value": 0.01, "eps": 100, "metric": "length"}, False),
+        ({"value": 0.01, "eps": 100, "mode": "softmax"}, False),
+        ({"value": 0.01, "eps": 100, "strategy": "top_k"}, False),
+        ({"value": 1.0, "eps": 100}, False),
+    ],
+)
+def test_a_target_beyond_what_a_window_reaches_is_warned_about(config, selection, warned):
+    told = [p for p in cautions(config(group_size=8, selection=selection)) if p.path == ("selection", "eps")]
+    assert names(told) == ["may_select_nothing"] * warned
+
+
 def test_what_keeps_nothing_for_certain_is_refused_and_what_may_is_warned_about(problems, config):
     assert names(problems(selection={"value": 0.0})) == ["selects_nothing"]
     risky = config(selection={"value": 0.9, "keep": "smallest"})

@@ -23,6 +23,7 @@ from pipeline.domain.filters.stage import Filter
 from pipeline.domain.rules import Rules, SelectionSettings, rules_of
 from pipeline.domain.topology import Topic
 from pipeline.domain.vocabulary import Failure, FinishReason, Grading, Purpose
+from pipeline.history.estimates import how_exact
 from pipeline.history.shadows import recorded_shadows
 from pipeline.history.what_if import TOPICS, Comparison, what_if
 from pipeline.log.codec import Members
@@ -108,6 +109,16 @@ def test_what_would_have_been_other_data_is_called_an_estimate(drive: Drive) -> 
     assert "over-sampling (up to 2) follows acceptance" in oversampling and "100.0 %" in oversampling
     guarded = rules_of(CONFIG | {"domains": [domain(guard=GUARD)], "filter_partitions": 1})
     assert "in a run with one filter partition" in compared(drive, guarded).estimates()[-1]
+
+
+def test_a_guards_verdicts_are_said_to_follow_from_the_groups_before(drive: Drive) -> None:
+    plain, guarded = others(filters=[BAND]), others(filters=[BAND], guard=GUARD)
+    exact = "The verdicts are exact: group filters look at nothing but the group."
+    assert how_exact(drive.rules, plain) == exact
+    for either in ((drive.rules, guarded), (guarded, drive.rules)):
+        assert how_exact(*either).startswith("What filters say is exact") and "guard keeps" in how_exact(*either)
+    told = [any("guard's verdict" in why for why in compared(drive, rules).estimates()) for rules in (plain, guarded)]
+    assert told == [False, True]
 
 
 def test_batches_of_a_run_with_a_selection_are_called_an_estimate(drive: Drive) -> None:
