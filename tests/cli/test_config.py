@@ -157,7 +157,9 @@ def test_prompts_that_lack_a_domain_or_name_an_unknown_verifier_are_told_by_a_ch
     two = {name: {"quota": 1} for name in ("a", "b")}
     answer = offline("config", "check", write(prompts=sorting, domains=two))
     assert answer.code == 2 and "domains.b: prompts has none for it; expected one of: a" in answer.err
-    (home / "p.jsonl").write_text('{"id": "1", "prompt": "2+3?", "verifier": "other", "domain": "a", "target": "5"}\n')
+    (home / "p.jsonl").write_text(
+        '{"id": "1", "prompt": "2+3?", "verifiers": [{"name": "other", "target": "5"}], "domain": "a"}\n'
+    )
     of_a_file = {"factory": "pipeline.prompts.jsonl:JsonlPrompts", "options": {"path": "p.jsonl"}}
     found = json.loads(offline("config", "check", write(prompts=of_a_file, domains={"a": {"quota": 1}}), "--json").out)
     assert ["'other', which is not configured" in told for told in found["problems"]] == [True], found
