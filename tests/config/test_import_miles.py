@@ -189,6 +189,17 @@ def test_a_whole_configuration_is_carried_over() -> None:
     assert [one.key for one in found.lost] == ["data.prompt_data", "data.reward_config", "miles.strange_option"]
 
 
+@pytest.mark.parametrize(("handler", "answer"), [("retry", "same_prompt"), ("drop", "next_prompt")])
+def test_a_handler_of_unused_samples_is_for_groups_too_old_and_says_what_becomes_of_aborted_ones(
+    handler: str, answer: str
+) -> None:
+    found = of(WHOLE.replace('"retry"', f'"{handler}"'))
+    (line,) = [line for line in found.text().splitlines() if line.startswith("expired_replacement")]
+    assert f": {answer} " in line and "of an aborted one the responses that are missing are asked for again" in line
+    record = recorded(found)
+    assert (record["replacement"], record["assembly"]["count"]) == ("next_prompt", "valid")  # so that they are
+
+
 def test_other_updates_of_a_batch_take_their_part_of_the_staleness() -> None:
     record = recorded(of(WHOLE.replace("global_batch_size = 256", "global_batch_size = 128")))
     assert record["max_staleness"] == 5

@@ -94,8 +94,10 @@ def capacity(at: At) -> Iterator[Setting]:
 
 
 def unused(at: At) -> Iterator[Setting]:
-    """What becomes of the prompt of a group that is too old."""
-    yield at.set("expired_replacement", value={"retry": "same_prompt", "drop": "next_prompt"}[at.word("retry", "drop")])
+    """What becomes of the prompt of a group that is too old. There an aborted group is given to it as well."""
+    value = {"retry": "same_prompt", "drop": "next_prompt"}[at.word("retry", "drop")]
+    note = "of groups that are too old; of an aborted one the responses that are missing are asked for again"
+    yield at.set("expired_replacement", value=value, note=note)
 
 
 def concurrent(at: At) -> Iterator[Setting]:
