@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 
-from pipeline.cli.common import AsJson, Bootstrap, Run, connection_for, fail, out, print_json, say
+from pipeline.cli.common import AsJson, Bootstrap, Run, connection_for, fail, print_json, say
 from pipeline.history.dead_letters import Letter, NotReplayable, again, letters
 from pipeline.history.records import KafkaLog
 from pipeline.log.codec import to_json
@@ -32,12 +32,8 @@ def list_letters(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None)
     if not found:
         say(f"run {run} has no dead letters")
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("number", "time", "stage", "record", "group", "reason", "detail"):
-        table.add_column(column)
-    for letter in found:
-        table.add_row(*(str(value if value is not None else "–") for value in _row(letter).values()))
-    out.print(table)
+    for line in lines(found):
+        say(line)
 
 
 @app.command("show")
@@ -99,6 +95,18 @@ def _letter(run: str, number: int, log: KafkaLog) -> Letter:
         if letter.number == number:
             return letter
     fail(f"run {run} has no dead letter {number}; tamis dead-letters list {run} shows them", 2)
+
+
+def lines(found: Sequence[Letter]) -> Iterator[str]:
+    """A head and a line for each, in columns. Coordinates are there to be copied: nothing is cut at any width."""
+    rows = [
+        tuple(str("–" if value is None else value).replace("\n", " ") for value in _row(letter).values())
+        for letter in found
+    ]
+    table = [("number", "time", "stage", "record", "group", "reason", "detail"), *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        yield "  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _readable(piece: bytes) -> str:

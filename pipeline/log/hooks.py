@@ -6,26 +6,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.domain.topology import Output
-from pipeline.domain.vocabulary import DeadLetterReason
+import structlog
+
+from pipeline.domain.topology import Output, StageName
 from pipeline.health import Standing
 from pipeline.log.errors import Stop
 
 WINDOW: Final = 1_000
 IN_A_ROW: Final = 100
+TOLD: Final = 20
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
     """What one transaction held. `seconds`: from having the records to the commit; `positions`: next offset by
-    partition."""
+    partition; `dead_letters`: place and reason of each."""
 
     records: int
     outputs: int
-    dead_letters: tuple[DeadLetterReason, ...]
+    dead_letters: tuple[str, ...]
     snapshots: int
     seconds: float
     positions: dict[int, int]
+
+
+def tell_dead(stage: StageName, dead: Sequence[str]) -> None:
+    """A line of log about the dead letters of a transaction, if it has any; the first TOLD by place and reason."""
+    if dead:
+        log.warning("dead letters", stage=stage.value, many=len(dead), records=list(dead[:TOLD]))
 
 
 def _nothing(*_: object) -> None:

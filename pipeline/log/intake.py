@@ -10,7 +10,6 @@ from confluent_kafka import Message as KafkaMessage
 from pipeline.domain import events as e
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, Output, StageName
-from pipeline.domain.vocabulary import DeadLetterReason
 from pipeline.log.client import Connection
 from pipeline.log.errors import Stop, fork_of
 from pipeline.log.lane import Lane
@@ -68,12 +67,12 @@ class Intake:
         """How many records, one after the other, could not be read."""
         return max((lane.dead_in_a_row for lane in self._lanes.values()), default=0)
 
-    def forget_dead(self) -> tuple[DeadLetterReason, ...]:
-        """The reasons of the dead letters since the last call; they are committed."""
-        reasons = tuple(reason for lane in self._lanes.values() for reason in lane.dead)
+    def forget_dead(self) -> tuple[str, ...]:
+        """Place and reason of the dead letters since the last call; they are committed."""
+        dead = tuple(where for lane in self._lanes.values() for where in lane.dead)
         for lane in self._lanes.values():
             lane.forget_dead()
-        return reasons
+        return dead
 
     def pinned(self, connection: Connection, home: Tracker) -> e.Event:
         """The record that a partition's metadata names. Stop if it is gone."""

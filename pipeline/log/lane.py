@@ -42,7 +42,7 @@ class Lane:
         self.since = 0
         self.snap: int | None = None
         self.ends = 0
-        self.dead: list[DeadLetterReason] = []
+        self.dead: list[str] = []
         self.dead_in_a_row = 0
         # a filter that alone reads what several assemblers write gets a RunFinished from each
         self._last_end = rules.partitions // rules.filter_partitions if stage.name is StageName.FILTER else 1
@@ -132,7 +132,7 @@ class Lane:
         if self._on_ledger:
             advice = f"nothing on the ledger can be skipped: {fork_of(self._run)}"
             raise Stop(f"{self.where(offset)}: {reason}: {detail}; {advice}")
-        self.dead.append(reason)
+        self.dead.append(f"{self.topic}/{self.partition}/{offset}: {reason}")
         self.dead_in_a_row += 1
         key = record.key()
         headers = tuple(e.Header(str(name), value) for name, value in record.headers() or ())

@@ -22,7 +22,7 @@ from pipeline.log.client import Connection
 from pipeline.log.crash import crash_point
 from pipeline.log.errors import Aborted, Fatal, LogError
 from pipeline.log.facts import Facts
-from pipeline.log.hooks import Committed, DeadLetterLimit, Hooks
+from pipeline.log.hooks import Committed, DeadLetterLimit, Hooks, tell_dead
 from pipeline.log.lane import Lane, Writer
 from pipeline.log.membership import Membership
 from pipeline.log.restore import Interrupted, Restorer, committed_positions
@@ -165,9 +165,8 @@ class Loop:
             self._sink.send_offsets(positions, self._membership.metadata())
 
     def _report(self, records: int, outputs: int, snapshots: int, started: float) -> None:
-        dead = tuple(reason for lane in self._lanes.values() for reason in lane.dead)
-        if dead:
-            log.warning("dead letters", stage=self._stage.name.value, reasons=[reason.value for reason in dead])
+        dead = tuple(where for lane in self._lanes.values() for where in lane.dead)
+        tell_dead(self._stage.name, dead)
         if snapshots:
             log.info("snapshots written", stage=self._stage.name.value, snapshots=snapshots)
         for lane in self._lanes.values():

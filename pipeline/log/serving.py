@@ -22,7 +22,7 @@ from pipeline.log.client import Connection
 from pipeline.log.crash import crash_point
 from pipeline.log.errors import Aborted, Fatal, LogError, Stop, fork_of
 from pipeline.log.holding import Holding
-from pipeline.log.hooks import Committed, Hooks
+from pipeline.log.hooks import Committed, Hooks, tell_dead
 from pipeline.log.membership import Membership
 from pipeline.log.metadata import parse_metadata
 from pipeline.log.restore import Interrupted, committed_positions
@@ -128,8 +128,7 @@ class ServingLoop:
             self._sink.send_offsets(positions, self._membership.metadata())
         records, outputs, dead = holding.records, len(holding.outbox), holding.intake.forget_dead()
         holding.committed()
-        if dead:
-            log.warning("dead letters", stage=self._work.name.value, reasons=[reason.value for reason in dead])
+        tell_dead(self._work.name, dead)
         where = {position.partition: position.offset for position in positions}
         own.handled(self._work.name.value, records, outputs)
         self._hooks.committed(Committed(records, outputs, dead, 0, time.perf_counter() - started, where))

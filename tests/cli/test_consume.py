@@ -76,6 +76,10 @@ def test_a_record_that_cannot_be_read_is_a_dead_letter_and_the_run_goes_on(
     assert assembler.process.poll() is None
     assert assembler.end(signal.SIGINT) == 0
     assert "Traceback" not in assembler.said()
+    told = [line for line in map(json.loads, assembler.said().splitlines()) if line["event"] == "dead letters"]
+    where = ["rollouts/0/0: no_marker", "rollouts/0/1: truncated", "rollouts/0/2: wrong_topic"]
+    assert [record for line in told for record in line["records"]] == where
+    assert sum(line["many"] for line in told) == 3
 
 
 def dead_letters(tamis: Tamis, run: str) -> None:
