@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, StageName, Topic, partitions
-from pipeline.log.client import SESSION_TIMEOUT_MS, Connection, admin_client, reader_settings
+from pipeline.log.client import SESSION_TIMEOUT_MS, Connection, admin_client, make_client, reader_settings
 from pipeline.log.errors import PASSING, Stop, Unreachable, fork_of, no_answer
 from pipeline.log.topics import PREFIX, group_name, topic_config, topic_name
 
@@ -125,9 +125,8 @@ def committed_offsets(connection: Connection, stage: StageName, rules: Rules) ->
     say."""
     name, topic = group_name(connection.run, stage), topic_name(connection.run, READS[stage])
     wanted = [TopicPartition(topic, partition) for partition in range(partitions(READS[stage], rules))]
-    consumer = Consumer(
-        {**reader_settings(connection), "group.id": name}
-    )  # an admin client that waits in vain may abort
+    # a consumer, which joins nothing: librdkafka may abort when an admin client waits for offsets in vain (its #4605)
+    consumer = make_client(Consumer, connection, {**reader_settings(connection), "group.id": name})
     try:
         found = consumer.committed(wanted, timeout=OFFSETS_S)
     except KafkaException as error:

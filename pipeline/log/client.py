@@ -6,18 +6,20 @@ loses its partitions.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from pipeline.domain.topology import READS, StageName
+from pipeline.log.errors import Stop
 from pipeline.log.topics import MAX_RECORD_BYTES, PREFIX, check_run_name, group_name, topic_name
 
 TRANSACTION_TIMEOUT_MS: Final = 5_000
@@ -29,6 +31,11 @@ READERS: Final = f"{PREFIX}.readers"
 QUIET_S: Final = 10.0
 log = structlog.get_logger(__name__)
 
+_silent = logging.getLogger("tamis.kafka")  # what librdkafka would print between our lines; _log_error has it too
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+Client = TypeVar("Client")
 Settings = dict[str, Any]
 OnChange = Callable[[Consumer, list[Any]], None]
 
@@ -57,11 +64,26 @@ def base_settings(connection: Connection) -> Settings:
     return {
         "bootstrap.servers": connection.bootstrap,
         "error_cb": _log_error,
-        "log_level": 2,  # what it would print goes to _log_error as well
+        "log_level": 2,
+        "logger": _silent,
         "reconnect.backoff.max.ms": 1_000,
         "topic.metadata.propagation.max.ms": 5_000,
         **connection.security,
     }
+
+
+def make_client(kind: Callable[[Settings], Client], connection: Connection, settings: Settings) -> Client:
+    """A client of this kind. Stop if the options that are passed on to it are none that it takes."""
+    try:
+        return kind(settings)
+    except KafkaException as error:
+        reason = error.args[0]
+        if reason.code() != KafkaError._INVALID_ARG or not connection.security:  # noqa: SLF001
+            raise
+        raise Stop(
+            f"TAMIS_KAFKA: {reason.str()}; expected options of librdkafka that fit each other (its CONFIGURATION.md): "
+            "correct or remove it"
+        ) from error
 
 
 def reader_settings(connection: Connection) -> Settings:
@@ -88,7 +110,9 @@ def stage_consumer(
     connection: Connection, stage: StageName, on_assign: OnChange, on_revoke: OnChange, on_lost: OnChange
 ) -> Consumer:
     """A member of the stage's group, subscribed to the stage's one input topic."""
-    consumer = Consumer(
+    consumer = make_client(
+        Consumer,
+        connection,
         {
             **reader_settings(connection),
             "group.id": group_name(connection.run, stage),
@@ -98,7 +122,7 @@ def stage_consumer(
             "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": 1_000,
             "max.poll.interval.ms": 300_000,
-        }
+        },
     )
     consumer.subscribe(
         [topic_name(connection.run, READS[stage])], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost
@@ -108,7 +132,8 @@ def stage_consumer(
 
 def plain_consumer(connection: Connection) -> Consumer:
     """A reader in no group: for `assign()`. It reports the end of a partition, and commits nothing."""
-    return Consumer({**reader_settings(connection), "group.id": READERS, "enable.partition.eof": True})
+    settings = {**reader_settings(connection), "group.id": READERS, "enable.partition.eof": True}
+    return make_client(Consumer, connection, settings)
 
 
 def producer_settings(connection: Connection) -> Settings:
@@ -136,7 +161,9 @@ def transactional_producer(connection: Connection, stage: StageName, on_outage: 
             on_outage()
         _log_error(error)
 
-    return Producer(
+    return make_client(
+        Producer,
+        connection,
         {
             **producer_settings(connection),
             "error_cb": on_error,
@@ -144,18 +171,18 @@ def transactional_producer(connection: Connection, stage: StageName, on_outage: 
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "retry.backoff.ms": 1,
             "retry.backoff.max.ms": 5,
-        }
+        },
     )
 
 
 def fact_producer(connection: Connection) -> Producer:
     """A producer for facts from outside: idempotent, without transactions."""
-    return Producer({**producer_settings(connection), "message.timeout.ms": 30_000})
+    return make_client(Producer, connection, {**producer_settings(connection), "message.timeout.ms": 30_000})
 
 
 def admin_client(connection: Connection) -> AdminClient:
     """For topics, groups and offsets."""
-    return AdminClient(base_settings(connection))
+    return make_client(AdminClient, connection, base_settings(connection))
 
 
 _logged: dict[str, float] = {}

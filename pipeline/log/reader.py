@@ -12,7 +12,7 @@ from pipeline.domain.events import Event
 from pipeline.domain.frozen import frozen
 from pipeline.domain.topology import Topic
 from pipeline.log.cause import Headers, cause_of
-from pipeline.log.client import READERS, Connection, plain_consumer, reader_settings
+from pipeline.log.client import READERS, Connection, make_client, plain_consumer, reader_settings
 from pipeline.log.codec import decode
 from pipeline.log.errors import Fatal, Stop, Unreachable, no_answer
 from pipeline.log.topics import PREFIX, topic_name
@@ -118,7 +118,7 @@ def watermarks(connection: Connection, topic: str, partitions: Sequence[int]) ->
     settings = {**reader_settings(connection), "group.id": READERS, "isolation.level": "read_uncommitted"}
     deadline = time.monotonic() + TIMEOUT_S
     while True:
-        consumer = Consumer(settings)
+        consumer = make_client(Consumer, connection, settings)
         try:
             return {partition: _ends(consumer, TopicPartition(topic, partition)) for partition in partitions}
         except KafkaException as error:

@@ -24,7 +24,7 @@ def metrics_server(registry: CollectorRegistry) -> WSGIServer | None:
         return None
     try:
         return start_http_server(int(port), registry=registry)[0]
-    except (OSError, ValueError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         message = f"{port} can't be listened at ({error}); name another port"
         raise ConfigError.of("metrics_port", message, where=PORT) from error
 

@@ -90,7 +90,7 @@ def test_a_record_that_the_broker_refuses_aborts_the_transaction(toy):
     sink.close()
 
 
-def test_a_second_process_in_a_slot_fences_the_first(toy):
+def test_a_second_process_in_a_slot_fences_the_first_without_a_word_of_the_client(toy, capfd):
     first = Sink(toy.connection, StageName.REAPER)
     with first.transaction():
         first.produce([message(toy, "first")])
@@ -102,6 +102,7 @@ def test_a_second_process_in_a_slot_fences_the_first(toy):
     assert keys(toy) == ["first", "second"]
     first.close()
     second.close()
+    assert "rdkafka" not in capfd.readouterr().err
 
 
 def test_reading_to_the_end_waits_for_an_open_transaction(toy):

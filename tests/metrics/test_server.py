@@ -8,6 +8,7 @@ from threading import Event, Lock
 import httpx
 import pytest
 
+from pipeline.config.errors import ConfigError
 from pipeline.history.view import RunView
 from pipeline.local.files import free_port
 from pipeline.metrics.run import ViewCollector, registry
@@ -36,6 +37,13 @@ def test_who_has_asked_gets_the_last_numbers(monkeypatch: pytest.MonkeyPatch) ->
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "abc"])
+def test_a_port_that_there_is_not_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, port: str) -> None:
+    monkeypatch.setenv(PORT, port)
+    with pytest.raises(ConfigError, match=f"{PORT}.* can't be listened at .*; name another port"):
+        metrics_server(registry(ViewCollector(RunView(), Lock())))
 
 
 def test_nobody_waits_for_who_never_asked_or_stays_away() -> None:
