@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from pipeline.cli.common import AsJson, err, fail, out, print_json, say
+from pipeline.cli.common import AsJson, among, err, fail, out, print_json, say
 from pipeline.config.errors import dotted
 
 if TYPE_CHECKING:
@@ -19,7 +19,14 @@ NAMES = ("roll", "ragen", "miles")
 
 def import_config(
     system: Annotated[
-        str, typer.Option("--from", help=f"One of: {', '.join(NAMES)}.", show_default=False, metavar="SYSTEM")
+        str,
+        typer.Option(
+            "--from",
+            help=f"One of: {', '.join(NAMES)}.",
+            show_default=False,
+            metavar="SYSTEM",
+            autocompletion=among(NAMES),
+        ),
     ],
     file: Annotated[
         Path | None,

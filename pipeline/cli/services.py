@@ -15,6 +15,7 @@ from pipeline.cli.common import (
     AsJson,
     Bootstrap,
     RedisUrl,
+    among,
     caution,
     err,
     fail,
@@ -37,7 +38,11 @@ def add_to(app: typer.Typer) -> None:
 def demo(
     task: Annotated[
         str | None,
-        typer.Option(help=f"What is learned. {'. '.join(choices())}. Default: {DEFAULT}.", metavar="TASK"),
+        typer.Option(
+            help=f"What is learned. {'. '.join(choices())}. Default: {DEFAULT}.",
+            metavar="TASK",
+            autocompletion=among(TASKS),
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of everything: prompts, policy, sampling. Default: 1.", min=0, metavar="N")

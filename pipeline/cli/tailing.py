@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
-from pipeline.cli.common import AsJson, Bootstrap, Run, among, connection_for, fail
+from pipeline.cli.common import AsJson, Bootstrap, Run, among, connection_for, effective_settings, fail
 from pipeline.cli.groups import check_group
 from pipeline.config.errors import nearest
 from pipeline.domain.topology import Topic
+from pipeline.local.probe import kafka_listens
 
 NAMES = [topic.value for topic in Topic]
 TOPICS = ", ".join(NAMES)
+
+
+def _reasons(incomplete: str) -> list[str]:
+    from pipeline.history.tail import REASONS  # which the shell asks for after --reason only
+
+    return among(REASONS)(incomplete)
+
+
+def _events(incomplete: str) -> list[str]:
+    from pipeline.domain.events import EVENTS
+
+    return among(EVENTS)(incomplete)
+
+
+def _domains(given: typer.Context, incomplete: str) -> list[str]:
+    from pipeline.domain.rules import rules_of
+    from pipeline.log.start import read_run_started
+    from pipeline.runs import connection_of
+
+    with suppress(Exception):  # whatever is wrong, the command itself will say
+        run = given.params["run"] or given.args[0]  # there, since an option without its value ends the parsing
+        settings, _ = effective_settings(run, None, None)
+        if settings.bootstrap is not None and kafka_listens(settings.bootstrap):
+            rules = rules_of(read_run_started(connection_of(settings, run)).config)
+            return among(domain.name for domain in rules.domains)(incomplete)
+    return []
 
 
 def tail(
@@ -25,11 +53,17 @@ def tail(
     last: Annotated[int, typer.Option(help="Only the last so many; 0: all.", min=0, metavar="N")] = 20,
     group: Annotated[str | None, typer.Option(help="Only records about this group.", metavar="GROUP")] = None,
     reason: Annotated[
-        str | None, typer.Option(help="Only records that name this reason, such as zero_std.", metavar="REASON")
+        str | None,
+        typer.Option(
+            help="Only records that name this reason, such as zero_std.", metavar="REASON", autocompletion=_reasons
+        ),
     ] = None,
-    domain: Annotated[str | None, typer.Option(help="Only records about this domain.", metavar="DOMAIN")] = None,
+    domain: Annotated[
+        str | None, typer.Option(help="Only records about this domain.", metavar="DOMAIN", autocompletion=_domains)
+    ] = None,
     event: Annotated[
-        str | None, typer.Option(help="Only this kind of event, such as GroupRejected.", metavar="EVENT")
+        str | None,
+        typer.Option(help="Only this kind of event, such as GroupRejected.", metavar="EVENT", autocompletion=_events),
     ] = None,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,

@@ -57,6 +57,23 @@ def test_every_command_has_an_option_for_json(name: str) -> None:
     assert "--json" in options
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "begun", "words"),
+    [
+        ("tail", "--reason", "zero", ["zero_std"]),
+        ("tail", "--event", "GroupRe", ["GroupRejected"]),
+        ("tail", "--domain", "", []),  # of a run that isn't known
+        ("config import", "--from", "r", ["roll", "ragen"]),
+        ("demo", "--task", "wa", ["walk"]),
+    ],
+)
+def test_words_that_an_option_takes_are_offered(home: Path, name: str, option: str, begun: str, words: str) -> None:
+    command = leaves(COMMANDS)[name]
+    parameter = next(parameter for parameter in command.params if option in getattr(parameter, "opts", ()))
+    context = command.make_context("tamis", ["nosuch"], resilient_parsing=True)
+    assert [found.value for found in parameter.shell_complete(context, begun)] == words
+
+
 def test_a_shell_can_complete(home: Path) -> None:
     assert completed("tamis sta", home) == ["status"]
     assert completed("tamis consume sc", home) == ["scheduler", "scorer"]

@@ -43,8 +43,12 @@ def test_a_new_run_is_listed_and_init_says_what_to_start(
     assert run_name in tamis("runs").out.split()
 
 
-def test_a_shell_completes_the_names_of_runs(created: Connection, services: Services, home: Path) -> None:
+def test_a_shell_completes_the_names_of_runs_and_their_domains(
+    created: Connection, services: Services, home: Path
+) -> None:
     assert completed(f"tamis trace {created.run[:-1]}", home, TAMIS_BOOTSTRAP=services.bootstrap) == [created.run]
+    words = f"tamis tail {created.run} --domain "
+    assert completed(words, home, TAMIS_BOOTSTRAP=services.bootstrap) == ["a"]
 
 
 def test_a_name_in_use_is_refused(tamis: Tamis, created: Connection) -> None:
