@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from math import fsum
+from math import isfinite
 from statistics import median
 from typing import NamedTuple
 
 from pipeline.domain import events as e
+from pipeline.domain.grouping import mean
 from pipeline.history.evaluation_filter import EvaluationFilter
 from pipeline.history.group_counts import GroupCounts, count
 from pipeline.history.rows import BatchRow, EvaluationRow
@@ -200,4 +201,5 @@ class Progress:
 
 
 def _mean(values: list[float] | list[int]) -> float | None:
-    return fsum(values) / len(values) if values else None
+    found = mean(values)
+    return found if isfinite(found) else None

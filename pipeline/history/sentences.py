@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import fsum
 
 from pipeline.domain import events as e
+from pipeline.domain.grouping import mean
 from pipeline.domain.topology import MembersCodec
 from pipeline.domain.vocabulary import DiscardReason, Grading
 from pipeline.history import reasons
@@ -59,8 +59,8 @@ def assembled(event: e.GroupAssembled, codec: MembersCodec, after_s: float | Non
 
 def evaluated(event: e.GroupEvaluated) -> str:
     """The answer to an evaluation prompt."""
-    mean = f", mean reward {event.mean_reward:g}" if event.mean_reward is not None else ""
-    return f"evaluated: {event.graded} graded, {event.ungraded} ungraded, {event.failed} failed{mean}"
+    average = f", mean reward {event.mean_reward:g}" if event.mean_reward is not None else ""
+    return f"evaluated: {event.graded} graded, {event.ungraded} ungraded, {event.failed} failed{average}"
 
 
 def formed(event: e.BatchFormed, group: e.BatchGroup) -> str:
@@ -96,5 +96,5 @@ def _versions(oldest: int, newest: int) -> str:
 def _rewards(rewards: Sequence[float | None]) -> str:
     shown = " ".join("–" if r is None else f"{r:g}" for r in rewards[:16])
     known = [r for r in rewards if r is not None]
-    many = f" … (mean {fsum(known) / len(known):.3g} of {len(rewards)})" if len(rewards) > 16 and known else ""
+    many = f" … (mean {mean(known):.3g} of {len(rewards)})" if len(rewards) > 16 and known else ""
     return shown + many

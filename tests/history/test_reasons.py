@@ -197,6 +197,14 @@ def test_a_scored_response_tells_its_worth_how_far_it_is_known_and_why(fields: d
     assert sentences.scored(replace(SCORED, **fields)) == f"slot 2 (round 3) judged in 1.5 s: {says}"
 
 
+@pytest.mark.parametrize(("reward", "mean"), [(0.5, "0.5"), (1e308, "nan"), (float("inf"), "nan")])
+def test_the_rewards_of_a_large_group_are_told_whatever_they_are(reward: float, mean: str) -> None:
+    members = Members().encode(tuple(replace(MEMBERS[0], slot=n, reward=reward) for n in range(17)))
+    scores = e.Scores(None, None, None, 9.0, None, None)
+    event = e.GroupAssembled("1@0", PROMPT, Purpose.TRAIN, None, 17, members, 0, 0, 0, 0, scores, 0, 0)
+    assert f"… (mean {mean} of 17)" in sentences.assembled(event, Members(), None)
+
+
 @pytest.mark.parametrize(
     ("reason", "grading", "failure", "detail", "says"),
     [
