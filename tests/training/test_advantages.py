@@ -106,6 +106,7 @@ def test_mean_and_deviation_can_be_the_batchs() -> None:
 def test_a_deviation_can_be_too_small_to_divide_by() -> None:
     assert group_advantages([0.0, 1e-6], AdvantageConfig(min_std=1e-6)) == [0.0, 0.0]
     assert group_advantages([0.0, 2e-6], AdvantageConfig(min_std=1e-6))[1] > 0.0
+    assert group_advantages([0.0, 2.0], AdvantageConfig(ddof=0, min_std=1.0)) == [0.0, 0.0]  # not above it
 
 
 def test_a_member_that_does_not_count_may_have_any_reward() -> None:

@@ -187,6 +187,7 @@ def test_the_bounds_are_inclusive() -> None:
         Filter(ratio=False, diff=True, diff_high=diff),
     ):
         assert correct(train, sampler, torch.ones(1, 1), CorrectionConfig((rule,))).mask.item()
+    assert correct(train, sampler, torch.ones(1, 1), CorrectionConfig(catastrophic=ratio)).mask.item()
 
 
 def test_the_denominator_is_of_the_corrected_mask_or_of_the_original_one() -> None:
@@ -206,6 +207,15 @@ def test_the_weight_is_bounded_and_has_no_gradient_and_the_inputs_stay() -> None
     assert found.weights.tolist() == [[pytest.approx(1.2), 0.5, 1.0]] and not found.weights.requires_grad
     assert found.metrics["weight_clipped"] == pytest.approx(2 / 3)
     assert all(torch.equal(t.detach(), b) for t, b in zip((train, sampler, mask), before, strict=True))
+
+
+def test_means_of_the_weight_are_over_the_original_mask_also_where_tokens_were_taken_out() -> None:
+    train, sampler = torch.tensor([[1.0, 0.5, 2.0, 2.0]]).log(), torch.zeros(1, 4)
+    config = CorrectionConfig((Filter(),), weight_level="token")
+    metrics = correct(train, sampler, torch.tensor([[1, 1, 1, 0]]), config).metrics
+    assert metrics["kept"] == pytest.approx(1 / 3)
+    assert metrics["weight"] == pytest.approx((1.0 + 0.5 + 1.2) / 3)
+    assert metrics["weight_clipped"] == pytest.approx(1 / 3)
 
 
 def test_an_unbounded_weight_may_be_infinite_and_its_mean_is_not() -> None:

@@ -37,6 +37,18 @@ def test_on_policy_nothing_is_clipped_and_the_ratio_is_one(batch: Batch) -> None
     assert {name: float(value) for name, value in stats.items()} == {"ratio": 1.0, "clip_fraction": 0.0, "kl": 0.0}
 
 
+def test_the_statistics_are_means_over_the_mask(batch: Batch) -> None:
+    noise = torch.randn(batch.input_ids.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    _, stats = objective(batch, batch.rollout_logprobs.double() + noise, clip=Clip())
+    inside = [(float(noise[row, at]), float(batch.advantages[row])) for row, at in batch.response_mask.nonzero()]
+    clipped = [d for d, gain in inside if (math.exp(d) > 1.28 and gain > 0) or (math.exp(d) < 0.8 and gain < 0)]
+    assert {name: float(value) for name, value in stats.items()} == pytest.approx({
+        "ratio": math.fsum(math.exp(d) for d, _ in inside) / len(inside),
+        "clip_fraction": len(clipped) / len(inside),
+        "kl": math.fsum(math.exp(d) - 1.0 - d for d, _ in inside) / len(inside),
+    })  # fmt: skip
+
+
 def test_what_stands_outside_the_mask_never_counts(batch: Batch) -> None:
     clean = (batch.rollout_logprobs * 0.9).requires_grad_()
     dirty = clean.detach().where(batch.response_mask, math.nan).requires_grad_()
