@@ -307,6 +307,23 @@ def test_training_leases_stand_still_while_an_evaluation_group_is_open_here() ->
     assert wanted(feed(tick(4 * LEASE))) == [(0, 1)]
 
 
+def test_the_lease_of_a_later_round_stands_still_too() -> None:
+    feed = assembling(by(), opened("0@0", 1), asked("1@0"))
+    feed(tick(5_000))
+    assert wanted(feed(failed("0@0/0.1"))) == [(0, 2)]
+    feed(scored("1@0/0.1"))
+    assert feed(tick(5_000 + LEASE - 1)) == []
+    assert wanted(feed(tick(5_000 + LEASE))) == [(0, 2)]
+
+
+def test_the_lease_of_an_evaluation_s_later_round_does_not() -> None:
+    feed = assembling(by(), asked("0@0"))
+    feed(tick(5_000))
+    assert wanted(feed(failed("0@0/0.1"))) == [(0, 2)]
+    assert feed(tick(5_000 + LEASE - 1)) == []
+    assert wanted(feed(tick(5_000 + LEASE))) == [(0, 2)]
+
+
 def test_training_deadlines_stand_still_while_an_evaluation_group_is_open_here() -> None:
     feed = assembling(by(max_rounds=100), opened("0@0", 1))
     for n in range(1, 9):

@@ -163,6 +163,12 @@ def test_once_sizes_are_known_more_fits_into_the_budget() -> None:
     assert len(opened_in(feed(accepted("0@0", payload=100)))) == 3
 
 
+def test_the_size_of_a_rejected_group_is_known_too() -> None:
+    feed = scheduling(payload_budget=12_000, async_ratio=2.0)
+    assert len(opened_in(feed(started()))) == 3
+    assert len(opened_in(feed(rejected("0@0")))) == 4
+
+
 def test_trained_payloads_are_held_until_a_checkpoint_covers_them() -> None:
     feed = scheduling()
     feed(started(), accepted("0@0"), accepted("1@0"), formed(1, "0@0", "1@0"), trained_on(1))
@@ -207,6 +213,16 @@ def test_without_room_the_answer_is_surplus() -> None:
     more = [g for g, live in feed.state.live.items()]
     feed(*(accepted(gid) for gid in more[:3]))
     assert waived(feed(rejected(more[3]))) == [(more[3], WaiverReason.SURPLUS)]
+
+
+def test_what_nobody_needs_is_surplus_also_after_the_last_attempt() -> None:
+    feed = scheduling(oversample_max=2.0, max_attempts=1)
+    feed(started())
+    assert waived(feed(rejected("0@0"))) == [("0@0", WaiverReason.ATTEMPTS_EXHAUSTED)]
+    *enough, one_more = feed.state.live
+    feed(*map(accepted, enough))
+    assert len(enough) == 4
+    assert waived(feed(rejected(one_more))) == [(one_more, WaiverReason.SURPLUS)]
 
 
 def test_an_expired_group_is_answered_by_its_prompt_again() -> None:

@@ -30,6 +30,7 @@ from .given import (
     opened_in,
     returned,
     rules,
+    saved,
     started,
     starved,
 )
@@ -87,6 +88,16 @@ def test_without_refill_a_deselected_group_is_surplus_and_counts_until_the_next_
         assert opened_in(feed(formed(1, groups[1]))) == []
         free = 2 - isinstance(step, e.BatchSkipped | e.BatchReturned)
         assert len(opened_in(feed(step))) == free
+
+
+def test_without_refill_the_payload_of_a_deselected_group_is_held_no_longer() -> None:
+    feed, groups = scheduling(2, False)
+    feed(*map(accepted, groups[:2]))
+    assert feed.state.held_bytes == 800
+    feed(deselected(groups[0]))
+    assert feed.state.held_bytes == 400
+    feed(formed(1, groups[1]), trained_on(1), saved(1, 1))
+    assert feed.state.held_bytes == 0
 
 
 def test_a_window_all_of_whose_kept_are_lost_does_not_hold_the_lead_for_ever() -> None:

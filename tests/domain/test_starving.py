@@ -8,10 +8,10 @@ import pytest
 from pipeline.domain import events as e
 from pipeline.domain.advice import advice, kind_of
 from pipeline.domain.batching import Batcher
-from pipeline.domain.rules import StarvationRules
+from pipeline.domain.rules import EvaluationRules, StarvationRules
 from pipeline.domain.run_state import Share
 from pipeline.domain.scheduling import Scheduler
-from pipeline.domain.starvation import note_rejected
+from pipeline.domain.starvation import note_rejected, note_verdict
 from pipeline.domain.vocabulary import (
     ConstantClass,
     Outcome,
@@ -43,6 +43,11 @@ SHORT = StarvationRules(StarvationPolicy.SHORT_BATCH, 2, 0.0, 0, 0)
 
 def scheduling(prompts: int = 100, **changes: object) -> Feed:
     return Feed(Scheduler(rules(partitions=1, **changes), Source(prompts), None))
+
+
+def evaluated(gid: str, step: int) -> e.GroupEvaluated:
+    """The answer of an evaluation's only group, asked after so many steps."""
+    return e.GroupEvaluated(gid, e.PromptRef("x", "exam", 0, 0), e.EvalRef(step, step, "", ""), b"", 0, 1, 0, 0, 1.0, 0)
 
 
 def test_one_short_batch_is_asked_for_until_the_batcher_answers() -> None:
@@ -108,6 +113,7 @@ def test_what_a_starved_run_raises_ends_it() -> None:
 
 WAIT = replace(SHORT, policy=StarvationPolicy.WAIT)
 RAISE = replace(SHORT, policy=StarvationPolicy.RAISE)
+IDLE = StarvationRules(StarvationPolicy.RAISE, 0, 0.0, 0, 3_000)
 
 
 def test_who_waits_is_told_again_after_as_many_rejections_and_goes_on() -> None:
@@ -141,8 +147,16 @@ def test_an_acceptance_is_too_low_only_in_a_whole_window() -> None:
     assert raised.advice.startswith("1 of the last 4 groups were accepted, under starvation.min_acceptance; ")
 
 
-def test_time_without_progress_is_run_time_with_a_group_open_and_no_evaluation_under_way() -> None:
-    feed = scheduling(starvation=StarvationRules(StarvationPolicy.RAISE, 0, 0.0, 0, 3_000))
+def test_an_acceptance_is_of_the_newest_groups_alone() -> None:
+    feed = scheduling(starvation=StarvationRules(StarvationPolicy.RAISE, 0, 0.5, 4, 0), quotas={"maths": 6})
+    feed(started())
+    outputs = feed(accepted("0@0"), accepted("1@0"), rejected("2@0"), rejected("3@0"))
+    assert only(outputs, e.StarvationRaised) == []
+    assert [r.cause for r in only(feed(rejected("4@0")), e.StarvationRaised)] == [StarvationCause.LOW_ACCEPTANCE]
+
+
+def test_time_without_progress_is_run_time_with_a_group_open() -> None:
+    feed = scheduling(starvation=IDLE)
     feed(tick(at=0), tick(at=60_000), started())
     for at in range(61_000, 63_000, 1000):
         assert only(feed(tick(at=at)), e.StarvationRaised) == []
@@ -152,6 +166,27 @@ def test_time_without_progress_is_run_time_with_a_group_open_and_no_evaluation_u
         "no group was accepted in 3 s of run time (starvation.no_progress); no group was rejected, so this is no lack "
         "of signal: look at generators and scorers (tamis status)"
     )
+
+
+def test_time_of_an_evaluation_is_no_time_without_progress() -> None:
+    made = rules(partitions=1, starvation=IDLE, evaluation=EvaluationRules(1, 1, 1, 0), steps=9)
+    feed = Feed(Scheduler(made, Source(100), Source(1), ("exam",)))
+    (exam,) = opened_in(feed(started()))
+    first, second = opened_in(feed(evaluated(exam, 0)))[:2]
+    feed(accepted(first), accepted(second), formed(1, first, second), tick(at=0))
+    (again, *_) = opened_in(feed(trained_on(1)))
+    assert feed.state.evaluations and feed.state.open_training() > 0
+    assert only(feed(*(tick(at=at) for at in range(1_000, 9_000, 1000))), e.StarvationRaised) == []
+    feed(evaluated(again, 1))
+    assert only(feed(tick(at=9_000), tick(at=10_000)), e.StarvationRaised) == []
+    assert len(only(feed(tick(at=11_000)), e.StarvationRaised)) == 1
+
+
+def test_an_accepted_group_is_progress() -> None:
+    feed = scheduling(starvation=IDLE)
+    feed(started(), tick(at=0), tick(at=1_000), tick(at=2_000), accepted("0@0"))
+    assert only(feed(tick(at=3_000), tick(at=4_000)), e.StarvationRaised) == []
+    assert len(only(feed(tick(at=5_000)), e.StarvationRaised)) == 1
 
 
 def test_a_group_that_ends_by_the_machinery_counts_in_time_alone() -> None:
@@ -263,7 +298,10 @@ def test_the_advice_counts_by_cause_the_most_frequent_first() -> None:
 
 
 def test_a_batch_makes_the_counts_begin_anew() -> None:
-    share = Share()
-    note_rejected(share, lost(ungraded=2.0))
+    share = Share(idle_ms=7)
+    for event in (lost(ungraded=2.0), lost(Reason.DEADLINE, silent=4.0), constant(ConstantClass.ALL_ZERO)):
+        note_rejected(share, event)
+        note_verdict(share, False, StarvationRules(StarvationPolicy.RAISE, 9, 0.5, 4, 0))
+    share.accepted = 1
     share.progressed()
-    assert (share.kinds, share.last_outage, share.invalid) == ({}, "", 0)
+    assert share == Share()
