@@ -68,6 +68,16 @@ def test_a_group_more_versions_old_than_allowed_expires(version: int, kept: bool
     assert expiries(outputs) == ([] if kept else [("0@0", ExpiryReason.STALE), ("1@0", ExpiryReason.STALE)])
 
 
+def test_a_batch_formed_ahead_is_as_much_later_for_its_groups() -> None:
+    feed = batching(prefetch=1, max_staleness=1, steps=9)
+    feed(started(1, 1))
+    assert batches(fill(feed, 0, 1)) == [(1, ["0@0", "1@0"])]
+    outputs = fill(feed, 2, 3)
+    assert [(x.group_id, x.staleness) for x in only(outputs, e.GroupExpired)] == [("2@0", 2), ("3@0", 2)]
+    assert batches(outputs) == []
+    assert batches(fill(feed, 4, 5, version=1)) == [(2, ["4@0", "5@0"])]
+
+
 def test_what_expires_is_made_up_for_from_the_rest_of_the_pool() -> None:
     feed = batching(prefetch=0, max_staleness=0, async_ratio=0.0)
     fill(feed, 0, 1, 2)
@@ -150,6 +160,14 @@ def test_after_the_last_call_a_returned_batch_is_formed_again_short() -> None:
     outputs = feed(returned(1))
     assert batches(outputs) == [(2, ["0@0"])]
     assert len(only(feed(returned(2, "0@0")), e.BatchSkipped)) == 1
+
+
+def test_a_full_batch_is_not_short_although_the_source_has_ended() -> None:
+    feed = batching(prefetch=0)
+    fill(feed, 0, 1, 2)
+    feed(starved(StarvationCause.SOURCE_EXHAUSTED))
+    (again,) = only(feed(returned(1)), e.BatchFormed)
+    assert ([g.group_id for g in again.groups], again.short) == (["0@0", "1@0"], None)
 
 
 def test_own_records_and_those_of_others_change_nothing() -> None:

@@ -224,12 +224,23 @@ def test_so_many_empty_windows_in_a_row_are_starvation(refill: bool) -> None:
     assert raised(stand(feed, 0.0, first=5)) == [(StarvationCause.EMPTY_SELECTIONS, StarvationPolicy.WAIT)]
 
 
+@pytest.mark.parametrize("refill", [True, False])
+def test_after_that_empty_windows_are_counted_anew(refill: bool) -> None:
+    feed = batching(
+        settings(POSITIVE, 1, refill=refill), empty_stop_steps=2, starvation=starving(StarvationPolicy.WAIT)
+    )
+    assert [len(raised(stand(feed, 0.0, first=n))) for n in range(6)] == [0, 1, 0, 1, 0, 1]
+
+
 def test_its_explanation_counts_what_ended_since_the_last_batch() -> None:
     feed = batching(settings(POSITIVE, 1), empty_stop_steps=2)
     feed(rejected("7@0"), rejected("8@0"))
     (event,) = only(stand(feed, 0.0, 0.0), e.StarvationRaised)
     assert (event.accepted, event.low_information, event.invalid, event.system) == (2, 2, 0, 0)
     assert "selection.value" in event.advice and "2 of 2 rejected groups" in event.advice
+    assert len(batches(stand(feed, 1.0, 1.0, first=2))) == 1
+    (event,) = only(stand(feed, 0.0, 0.0, first=4), e.StarvationRaised)
+    assert (event.accepted, event.low_information) == (2, 0)
 
 
 def test_a_run_that_ends_for_it_forms_nothing_more() -> None:
@@ -263,6 +274,17 @@ def test_rewards_that_hardly_vary_any_more_are_starvation() -> None:
     assert raised(outputs) == [(StarvationCause.REWARD_VARIANCE_COLLAPSE, StarvationPolicy.WAIT)]
 
 
+@pytest.mark.parametrize(("stds", "stops"), [((0.01, 0.5), False), ((0.0, 0.18), True)])
+def test_how_rewards_vary_is_looked_at_in_the_whole_window(stds: tuple[float, float], stops: bool) -> None:
+    feed = batching(settings(window=2, variance_stop=True), quotas={"maths": 1}, steps=99)
+    outputs: list[e.Event] = []
+    for step in range(20):
+        std = (1.0, 1.0) if step < 10 else stds
+        outputs += stand(feed, *std, first=2 * step, version=step)
+        outputs += feed(trained(step + 1))
+    assert [cause for cause, _ in raised(outputs)] == [StarvationCause.REWARD_VARIANCE_COLLAPSE] * stops
+
+
 # --------------------------------------------------------------------------------------------------- the source's end
 
 
@@ -273,6 +295,15 @@ def test_an_unfinished_window_counts_as_one_at_the_source_s_end(refill: bool) ->
     outputs = feed(starved(StarvationCause.SOURCE_EXHAUSTED))
     assert deselected(outputs) == [("0@0", 1, 0.1), ("1@0", 1, 0.2)]
     (batch,) = only(outputs, e.BatchFormed)
+    assert ([g.group_id for g in batch.groups], batch.short) == (["2@0"], ShortReason.SOURCE_EXHAUSTED)
+
+
+@pytest.mark.parametrize("refill", [True, False])
+def test_an_unfinished_window_waits_while_the_trainer_has_a_batch(refill: bool) -> None:
+    feed = batching(settings(SelectionRules(), 2, refill=refill), max_staleness=2)
+    assert batches(stand(feed, *[1.0] * 3)) == [["0@0", "1@0"]]
+    assert feed(starved()) == feed(starved(StarvationCause.SOURCE_EXHAUSTED)) == []
+    (batch,) = only(feed(trained(1)), e.BatchFormed)
     assert ([g.group_id for g in batch.groups], batch.short) == (["2@0"], ShortReason.SOURCE_EXHAUSTED)
 
 
