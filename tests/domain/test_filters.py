@@ -57,6 +57,15 @@ def test_the_order_of_a_chain_is_fixed_however_it_is_written() -> None:
 def test_a_kept_group_tells_the_last_number_that_was_measured() -> None:
     found = decide(members([0.0, 1.0]), rule("custom"), rule("zero_std"), judge=lambda who: True)
     assert (found.filter, found.threshold) == ("zero_std", 1e-8)
+    told = decide(
+        members([0.0, 1.0]), rule("custom"), rule("zero_std"), judge=lambda who: Opinion(True, None, 3.0, 2.0)
+    )
+    assert (told.filter, told.measured, told.threshold) == ("custom", 3.0, 2.0)
+
+
+def test_where_nothing_was_measured_a_kept_group_names_the_last_filter() -> None:
+    assert decide(members([0.0, 1.0]), rule("no_filter")).filter == "no_filter"
+    assert decide(members([0.0, 1.0]), rule("no_filter"), rule("custom"), judge=lambda who: True).filter == "custom"
 
 
 @pytest.mark.parametrize(
@@ -140,6 +149,7 @@ def test_rolls_mean_filter_keeps_every_group_of_one() -> None:
     assert reason([0.0], "mean_filter", threshold_down=0.0) is Reason.MEAN_LOW
     assert reason([0.0], "mean_filter", threshold_down=0.0, compat="roll") is None
     assert reason([0.0, 0.0], "mean_filter", threshold_down=0.0, compat="roll") is Reason.MEAN_LOW
+    assert reason([0.0], "mean_filter", compat="roll", metric="absent") is Reason.UNGRADED
 
 
 def test_a_band_keeps_its_bounds() -> None:
@@ -216,6 +226,24 @@ def test_an_ungraded_group_says_what_it_would_have_been() -> None:
     found = decide(zeros(0.0, unknown=3), rule("zero_std"))
     assert (found.metric_name, found.constant_class, found.measured) == ("drop_ungraded", None, 0.0)
     assert found.detail == "3 of 4 rewards are unknown, counted as 0; it would be drop_zero_std_0.0"
+
+
+def test_a_custom_filter_is_asked_about_the_whole_group_alone() -> None:
+    asked: list[int] = []
+
+    def few(who: Sequence[e.Member]) -> bool:
+        asked.append(len(who))
+        return len(who) < 4
+
+    known = decide(zeros(0.0, 0.0, unknown=2), rule("custom"), judge=few)
+    assert (known.reason, known.detail) == (Reason.CUSTOM, "mine:Filter")
+    unknown = decide(zeros(0.0, unknown=3), rule("custom"), judge=few)
+    assert (unknown.reason, unknown.metric_name, asked) == (Reason.UNGRADED, "drop_ungraded", [4, 4])
+
+
+def test_a_nearly_constant_group_is_all_zero_or_all_max_only_if_each_reward_is() -> None:
+    for values in ([0.0, 1e-9], [1.0, 1.0 - 1e-9]):
+        assert decide(members(values), rule("zero_std")).constant_class is ConstantClass.CONSTANT
 
 
 def test_a_large_constant_group_is_constant() -> None:
