@@ -97,6 +97,19 @@ def test_a_missing_prompt_file_is_named(tamis: Tamis, write: Callable[..., Path]
     assert "nowhere.jsonl" in answer.err
 
 
+def test_a_prompt_of_an_evaluation_that_is_too_long_is_named_and_nothing_is_made(
+    tamis: Tamis, write: Callable[..., Path], run_name: str
+) -> None:
+    exam = {"factory": "tests.e2e.plugins:Numbers", "options": {"sizes": {"exam": 2}}}
+    answer = tamis("init", write(run=run_name, eval_prompts=exam, max_prompt_tokens=2))
+    assert answer.code == 2
+    assert (
+        "eval_prompts: prompt exam-0-0 of domain exam is too long: 3 tokens, more than max_prompt_tokens 2; "
+        "shorten it, or raise the limit [eval_prompt_too_long]"
+    ) in answer.err
+    assert run_name not in tamis("runs").out.split()
+
+
 def test_a_plugin_of_ones_own_is_found_in_the_working_folder(
     tamis: Tamis, write: Callable[..., Path], home: Path, run_name: str
 ) -> None:
