@@ -8,6 +8,7 @@ from math import isfinite
 from pipeline.domain import events as e
 from pipeline.domain.assembly import Assembler
 from pipeline.domain.open_groups import OpenGroup
+from pipeline.domain.run_state import Run
 from pipeline.domain.topology import InvariantBroken, Output, Topic
 from pipeline.domain.vocabulary import DiscardReason, DropReason, Outcome, Purpose
 
@@ -185,6 +186,8 @@ def _forgotten(stages: list[StageProcess], trainer: Trainer) -> Iterator[str]:
         size = len(stage.codec.encode(stage.state)) if stage.codec else 0
         if size > MOST_STATE_BYTES:
             yield f"{stage.name}'s state has {size} bytes at the end: {stage.state}"
+        if isinstance(stage.state, Run) and stage.state.held_bytes != 0:
+            yield f"{stage.name} reckons with {stage.state.held_bytes} bytes of payloads at the end"
     if trainer.book.pending and trainer.book.finished:
         yield f"the trainer holds batches {list(trainer.book.pending)} at the end"
 

@@ -232,6 +232,13 @@ MUTANTS = (
         "follows - group.oldest_version > self.rules.max_staleness + 1",
     ),
     Mutant(
+        "batches_ahead_left_out_of_staleness",
+        DOMAIN + "batching.py",
+        "follows = state.version + state.untrained()",
+        "follows = state.version",
+        "async_2",
+    ),
+    Mutant(
         "batch_of_less_than_its_quota",
         DOMAIN + "batching.py",
         "if all(len(state.pools[d.name]) >= d.quota for d in self.rules.domains):",
@@ -261,6 +268,14 @@ MUTANTS = (
         DOMAIN + "scheduling.py",
         "share.formed += (target in (Phase.FORMED, Phase.SPENT))",
         "share.formed += (target is Phase.FORMED)",
+        "selected",
+    ),
+    Mutant(
+        "deselected_payloads_counted_for_ever",
+        DOMAIN + "scheduling.py",
+        "        self._move(state, event.group_id, Phase.POOL, Phase.SPENT)\n"
+        "        state.held_bytes -= event.payload_bytes\n",
+        "        self._move(state, event.group_id, Phase.POOL, Phase.SPENT)\n",
         "selected",
     ),
     Mutant(
