@@ -71,7 +71,7 @@ def recorded(groups: int, seed: int = 1) -> Iterator[Record]:
             pool.clear()
         for event in story:
             offset += 1
-            yield Record(Topic.LEDGER, 0, offset, at, None, (), encode(event))
+            yield Record(Topic.LEDGER, 0, offset, at, (e.key_of(event) or "").encode(), (), encode(event))
     for n in range(groups):
         late = e.ResponseDiscarded(
             f"{n}@{n % 4}", SIZE, 1, "key", 4000, rng.randint(300, 1200), DiscardReason.LATE, None, 1
@@ -99,19 +99,23 @@ def from_kafka(records: list[Record], other: Rules) -> None:
     with tempfile.TemporaryDirectory(prefix="tamis-bench-") as folder:
         services = local.ensure(Path(folder), say=lambda text: None)
         try:
-            connection = Connection(services.bootstrap, "bench", "bench")
-            create_run(connection, rules())
-            producer = fact_producer(connection)
-            for record in records:
-                producer.produce(topic_name("bench", record.topic), record.value, partition=record.partition)
-                producer.poll(0)
-            producer.flush()
-            wall, cpu = time.perf_counter(), time.process_time()
-            found = what_if((r for topic in TOPICS for r in read_topic(connection, topic)), rules(), other)
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            print(f"from Kafka: {found.judged:,} groups in {wall:.2f} s, {cpu:.2f} CPU s of all threads")
+            _judge_from_kafka(Connection(services.bootstrap, "bench", "bench"), records, other)
         finally:
             local.down(Path(folder), wipe=True)
+
+
+def _judge_from_kafka(connection: Connection, records: list[Record], other: Rules) -> None:
+    create_run(connection, rules())
+    producer = fact_producer(connection)
+    for record in records:
+        producer.produce(topic_name("bench", record.topic), record.value, record.key, record.partition)
+        producer.poll(0)
+    producer.flush()
+    for judge in (lambda read: sum(1 for _ in read), lambda read: what_if(read, rules(), other).judged):
+        wall, cpu = time.perf_counter(), time.process_time()
+        found = judge(r for topic in TOPICS for r in read_topic(connection, topic))
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        print(f"from Kafka: {found:,} in {wall:.2f} s, {cpu:.2f} CPU s of all threads")
 
 
 def main() -> None:

@@ -18,11 +18,12 @@ from pipeline.domain.topology import StageName, Topic
 from pipeline.domain.vocabulary import Category, ConstantClass, Purpose, Reason
 from pipeline.history.estimates import estimates
 from pipeline.history.shadows import ShadowTally
-from pipeline.log.codec import Members, Poison
+from pipeline.log.codec import Members, Poison, begin, decode
 from pipeline.log.reader import Record
 
 TOPICS = (Topic.LEDGER, Topic.DISCARDS)
 """What is to be read, in this order."""
+OPENED = begin(e.GroupOpened)
 ACCEPTED, BY_GUARD = "accepted", "kept by guard"
 
 
@@ -85,7 +86,8 @@ def what_if(records: Iterable[Record], rules: Rules, other: Rules, customs: Cust
 
 
 class Fold:
-    """One pass under way. `_groups` has the domain of each training group, `_open` those that have no ending yet."""
+    """One pass under way. `_open` has the openings of groups that have no ending yet, by key and as bytes: few of them
+    are needed. `_groups` has the domain of each training group that ended."""
 
     def __init__(self, found: Comparison, customs: Customs | None) -> None:
         self.found = found
@@ -93,13 +95,12 @@ class Fold:
         self._filter = Filter(found.other, self._members, customs)
         self._state = self._filter.initial(0)
         self._groups: dict[str, str] = {}
-        self._open: set[str] = set()
+        self._open: dict[bytes | None, bytes] = {}
         self._differs = False
         self._on: dict[type[e.Event], Callable[..., None]] = {
-            e.GroupOpened: self._opened,
             e.GroupAccepted: self._accepted,
             e.GroupRejected: self._rejected,
-            e.GroupExpired: self._expired,
+            e.GroupExpired: self._ended_unjudged,
             e.BatchFormed: self._formed,
             e.BatchReturned: self._returned,
             e.ResponseDiscarded: self._discarded,
@@ -107,39 +108,40 @@ class Fold:
 
     def note(self, record: Record) -> None:
         """Fold one record; others than those of TOPICS are ignored."""
+        value = record.value
+        if value is not None and value.startswith(OPENED):
+            self._open[record.key] = value
+            return
         try:
-            event = record.event()
+            event = decode(value)
+            fold = self._on.get(type(event))
+            if fold is not None:
+                fold(event)
         except Poison:
             self.found.unreadable += 1
-            return
-        fold = self._on.get(type(event))
-        if fold is not None:
-            fold(event)
-
-    def _opened(self, event: e.GroupOpened) -> None:
-        if event.purpose is Purpose.TRAIN:
-            self._groups[event.group_id] = event.prompt.domain
-            self._open.add(event.group_id)
 
     def _accepted(self, event: e.GroupAccepted) -> None:
-        if event.group_id in self._open:
+        if self._open.pop(event.group_id.encode(), None):
             self._judge(event, event.group_size, BY_GUARD if event.kept_by_guard else ACCEPTED, True)
 
     def _rejected(self, event: e.GroupRejected) -> None:
-        if event.group_id not in self._open:
-            return
         if event.filter == StageName.ASSEMBLER or event.category is Category.SYSTEM:
-            self._ended_unjudged(event.group_id, str(event.reason), event.members)
-        else:
+            self._ended_unjudged(event)
+        elif self._open.pop(event.group_id.encode(), None):
             self._judge(event, self.found.rules.group_size, _label(event.reason, event.constant_class), False)
 
-    def _expired(self, event: e.GroupExpired) -> None:
-        if event.group_id in self._open:
-            self._ended_unjudged(event.group_id, str(event.reason), event.members)
+    def _domain_of(self, group_id: str) -> str | None:
+        """The domain of a training group; None: it was opened for an evaluation, or never."""
+        if group_id not in self._groups:
+            opened = self._open.get(group_id.encode())
+            match decode(opened) if opened else None:
+                case e.GroupOpened(purpose=Purpose.TRAIN, prompt=prompt):
+                    self._groups[group_id] = prompt.domain
+        return self._groups.get(group_id)
 
     def _judge(self, event: e.GroupAccepted | e.GroupRejected, size: int, was: str, accepted: bool) -> None:
-        self._open.discard(event.group_id)
         domain, members = event.prompt.domain, self._members.decode(event.members)
+        self._groups[event.group_id] = domain
         tally = self._sampled(domain, members)
         ruling = self._filter.ruling(self._state, domain, members, size)
         finding = ruling.finding
@@ -156,9 +158,12 @@ class Fold:
         if ruling.shadows:
             self.found.shadows.note(domain, ruling.shadows, would_accept)
 
-    def _ended_unjudged(self, group_id: str, reason: str, encoded: bytes) -> None:
-        self._open.discard(group_id)
-        tally = self._sampled(self._groups[group_id], self._members.decode(encoded) if encoded else ())
+    def _ended_unjudged(self, event: e.GroupRejected | e.GroupExpired) -> None:
+        domain = self._domain_of(event.group_id)
+        if domain is None or self._open.pop(event.group_id.encode(), None) is None:
+            return
+        tally = self._sampled(domain, self._members.decode(event.members) if event.members else ())
+        reason = str(event.reason)
         tally.unjudged[reason] = tally.unjudged.get(reason, 0) + 1
 
     def _sampled(self, domain: str, members: Sequence[e.Member]) -> DomainTally:
@@ -168,7 +173,7 @@ class Fold:
         return tally
 
     def _discarded(self, event: e.ResponseDiscarded) -> None:
-        domain = self._groups.get(event.group_id)
+        domain = self._domain_of(event.group_id)
         if domain is not None:
             self.found.domains[domain].responses += 1
             self.found.domains[domain].tokens += event.response_tokens

@@ -66,7 +66,7 @@ class Chain:
 
     def shadows(self, members: Sequence[Member]) -> tuple[ShadowVerdict, ...]:
         """What each shadow says of a group with rewards; as in the chain, what nobody judged is no lack of signal."""
-        return tuple(_shadow(name, unless_unknown(ask, members)) for name, ask in self._shadows)
+        return tuple([_shadow(name, unless_unknown(ask, members)) for name, ask in self._shadows])
 
     def _made(self, rule: FilterRule) -> GroupFilter:
         if rule.type != "custom":

@@ -53,11 +53,12 @@ def graded(members: Sequence[Member]) -> Finding:
     for member in members:
         if member.failure is Failure.ABORTED:
             return _broken(Reason.ABORTED, f"slot {member.slot} was aborted")
+    rewards = []
     for member in members:
         if member.reward is None:
             reason = _OF_FAILURE.get(member.failure, Reason.UNGRADED) if member.failure else Reason.UNGRADED
             return _broken(reason, f"slot {member.slot} has no reward")
-    rewards = [m.reward for m in members if m.reward is not None]
+        rewards.append(member.reward)
     if not isfinite(mean(rewards)):  # as it is if one of them isn't
         return _broken(Reason.NON_FINITE_REWARD, f"rewards {rewards[:8]}")
     return SOUND
@@ -65,7 +66,8 @@ def graded(members: Sequence[Member]) -> Finding:
 
 def fits(members: Sequence[Member]) -> bool:
     """Whether a trainer can hold all rewards, and their differences, in float32."""
-    return all(m.reward is not None and abs(m.reward) <= LARGEST for m in members)
+    rewards = [m.reward for m in members if m.reward is not None]
+    return len(rewards) == len(members) and max(map(abs, rewards), default=0.0) <= LARGEST
 
 
 def too_large(members: Sequence[Member]) -> Finding:
