@@ -17,6 +17,8 @@ from tests.containers.project import RUN, STEPS, Project, docker
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 MB = 1_000_000
+MANY = {"generator": 3, "scorer": 2, "assembler": 2}
+"""Containers of the stages that are scaled; with so many the run ends."""
 KILL_ALL = "kill -9 -1"
 """Kills what runs in a container but its init, which ends with it: to Docker that is a crash, not a wish."""
 
@@ -95,23 +97,34 @@ def test_the_slim_image_adds_less_than_250_mb_to_its_base_and_has_no_torch(proje
         assert docker("image", "inspect", "--format", "{{.Config.User}}", image) == "10001:10001"
 
 
+def scale(project: Project) -> dict[str, int]:
+    """How many containers there are of each stage that is scaled, ended ones too."""
+    return {stage: len(project.containers(stage)) for stage in MANY}
+
+
+def more_batches(project: Project, many: int) -> None:
+    wanted = min(project.trained() + many, STEPS)
+    project.wait(f"{wanted} batches are trained", lambda: project.trained() >= wanted)
+
+
 def test_a_run_is_scaled_up_and_down_survives_kills_and_ends_clean(project: Project) -> None:
     project.compose("build")
     project.say("built the images")
     project.up(generator=1, scorer=1, assembler=1)
     project.wait("2 batches are trained", lambda: project.trained() >= 2)
-    project.up(generator=3, scorer=2, assembler=2)
-    many = {stage: len(project.containers(stage)) for stage in ("generator", "scorer", "assembler")}
-    assert many == {"generator": 3, "scorer": 2, "assembler": 2}
+    project.up(**MANY)
+    assert scale(project) == MANY
     project.wait("all consumers are well with 3 generators, 2 scorers and 2 assemblers", lambda: is_well(project))
-    so_far = project.trained()
-    project.wait("2 more batches are trained", lambda: project.trained() >= so_far + 2)
+    more_batches(project, 2)
     stop_one_of_each(project)
-    kill_one_of_each(project)
-    so_far = project.trained()
-    project.wait("2 more batches are trained", lambda: project.trained() >= min(so_far + 2, STEPS))
     project.up(generator=1, scorer=1, assembler=1)
+    more_batches(project, 1)
+    project.up(**MANY)
+    project.wait("all consumers are well again", lambda: is_well(project))
+    kill_one_of_each(project)
+    more_batches(project, 2)
     project.wait("the run is finished, and every consumer has ended with 0", lambda: is_finished(project), 600)
+    assert scale(project) == MANY
     audit = json.loads(project.tamis("audit", RUN, "--json"))
     assert audit["clean"], audit
     status = json.loads(project.tamis("status", RUN, "--json"))
