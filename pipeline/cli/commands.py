@@ -72,10 +72,19 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         fail(_of_a_file(error), 2)
     except Exception as error:
+        where = _kept(traceback.format_exc())
+        fail(f"{type(error).__name__}: {error}. That is a bug in Tamis; {where}, please report it", 70)
+
+
+def _kept(report: str) -> str:
+    """Where a report of a crash is, or how to have one."""
+    crash = STATE / "crash.txt"
+    try:
         STATE.mkdir(parents=True, exist_ok=True)
-        crash = STATE / "crash.txt"
-        crash.write_text(traceback.format_exc())
-        fail(f"{type(error).__name__}: {error}. That is a bug in Tamis; {crash} says where, please report it", 70)
+        crash.write_text(report)
+    except OSError:
+        return f"no report can be written under {STATE}: set TAMIS_STATE to a folder that can be, do it again"
+    return f"{crash} says where"
 
 
 def _of_a_file(error: OSError) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 
+from pipeline.cli import commands
 from pipeline.cli.commands import app
 
 from .conftest import ROOT, Tamis, completed
@@ -106,3 +107,19 @@ def test_the_entry_point_runs_as_a_process(home: Path) -> None:
     )  # fmt: skip
     assert ended.returncode == 2
     assert "file 'nowhere.yaml' does not exist" in ended.stderr
+
+
+def test_a_fault_of_our_own_is_told_as_that_and_kept(
+    offline: Tamis, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    def broken(*words: object, **named: object) -> None:
+        raise ZeroDivisionError("nothing to divide by")
+
+    monkeypatch.setattr(commands, "app", broken)
+    answer = offline("runs")
+    assert answer.code == 70 and "ZeroDivisionError: nothing to divide by. That is a bug in Tamis" in answer.err
+    kept = Path(answer.err.partition("bug in Tamis; ")[2].partition(" says where")[0])
+    assert (home / kept).read_text().startswith("Traceback")
+    monkeypatch.setattr(commands, "STATE", Path("/proc/nope"))
+    answer = offline("runs")
+    assert answer.code == 70 and "no report can be written under /proc/nope: set TAMIS_STATE" in answer.err
