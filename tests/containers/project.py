@@ -21,7 +21,7 @@ from pipeline.log.topics import group_name, topic_name
 from tests.containers.files import ROOT
 
 RUN = "demo"
-STEPS = 90
+STEPS = 240
 
 
 def docker(*words: str, within_s: float = 120.0, check: bool = True) -> str:

@@ -121,6 +121,7 @@ def test_a_run_is_scaled_up_and_down_survives_kills_and_ends_clean(project: Proj
     more_batches(project, 1)
     project.up(**MANY)
     project.wait("all consumers are well again", lambda: is_well(project))
+    assert project.trained() < STEPS, f"the run of {STEPS} steps is over too soon"
     kill_one_of_each(project)
     more_batches(project, 2)
     project.wait("the run is finished, and every consumer has ended with 0", lambda: is_finished(project), 600)
