@@ -35,7 +35,7 @@ def known_runs(incomplete: str) -> list[str]:
     with suppress(Exception):  # whatever is wrong, the command itself will say
         settings, _ = effective_settings(None, None, None)
         if settings.bootstrap is not None and kafka_listens(settings.bootstrap):
-            return [run for run in list_runs(connection_of(settings, "any")) if run.startswith(incomplete)]
+            return among(list_runs(connection_of(settings, "any")))(incomplete)
     return []
 
 

@@ -26,7 +26,9 @@ from pipeline.cli.common import (
 )
 from pipeline.config import load_settings
 from pipeline.demo.tasks import DEFAULT, TASKS, choices
-from pipeline.local.services import shown
+from pipeline.local.services import GIB, shown
+
+MEMORY_MIB = GIB >> 20
 
 
 def add_to(app: typer.Typer) -> None:
@@ -92,12 +94,12 @@ def demo(
 def up(
     maxmemory: Annotated[
         int | None,
-        typer.Option(help="Memory for a Redis that is started now, MiB. Default: 1024.", min=16, metavar="N"),
+        typer.Option(help=f"Memory for a Redis that is started now, MiB. Default: {MEMORY_MIB}.", min=16, metavar="N"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start Kafka and Redis on this machine, or find those that run; prints their addresses."""
-    wanted = 1024 if maxmemory is None else maxmemory
+    wanted = MEMORY_MIB if maxmemory is None else maxmemory
     services = local.ensure(STATE, redis_maxmemory=wanted << 20, say=lambda text: err.print(text, style="dim"))
     if maxmemory is not None and (problem := other_memory(services.redis_url, maxmemory)) is not None:
         caution(problem)

@@ -93,7 +93,7 @@ def tail_records(connection: Connection, topic: Topic, follow: bool, last: int, 
 
 def json_line(record: Record) -> str:
     """A JSON object: coordinates, cause, event. What can't be decoded says why."""
-    head = {"record": _where(record), "ms": record.timestamp_ms, "cause": record.cause}
+    head = {"record": record.where, "ms": record.timestamp_ms, "cause": record.cause}
     return json.dumps({**head, **body_of(record)}, allow_nan=False)
 
 
@@ -102,12 +102,8 @@ def text_line(record: Record) -> str:
     body = body_of(record)
     clock = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
     event, group = body.pop("event", ""), body.pop("group_id", None)
-    head = f"{clock}  {_where(record):<16} {event}{f' {_text(group)}' if group else ''}"
+    head = f"{clock}  {record.where:<16} {event}{f' {_text(group)}' if group else ''}"
     return "  ".join((head, *filter(None, [" ".join(_told(body))])))
-
-
-def _where(record: Record) -> str:
-    return f"{record.topic}/{record.partition}/{record.offset}"
 
 
 def _told(body: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

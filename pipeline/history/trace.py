@@ -78,8 +78,7 @@ class Life:
             texts = list(
                 self._of_ledger(record, event) if record.topic is Topic.LEDGER else self._of_others(record, event)
             )
-        where = f"{record.topic}/{record.partition}/{record.offset}"
-        yield from (Line(record.timestamp_ms, 0.0, text, where) for text in texts)
+        yield from (Line(record.timestamp_ms, 0.0, text, record.where) for text in texts)
 
     def lineage(self) -> str:
         """The groups before and after this one, if any."""

@@ -18,12 +18,12 @@ from pipeline.domain.topology import StageName, Topic
 from pipeline.domain.vocabulary import Category, ConstantClass, Purpose, Reason
 from pipeline.history.estimates import estimates
 from pipeline.history.shadows import ShadowTally
-from pipeline.log.codec import Members, Poison, begin, decode
+from pipeline.log.codec import Members, Poison, decode, kind_of
 from pipeline.log.reader import Record
 
 TOPICS = (Topic.LEDGER, Topic.DISCARDS)
 """What is to be read, in this order."""
-OPENED = begin(e.GroupOpened)
+OPENED = e.GroupOpened.__name__
 ACCEPTED, BY_GUARD = "accepted", "kept by guard"
 
 
@@ -109,7 +109,7 @@ class Fold:
     def note(self, record: Record) -> None:
         """Fold one record; others than those of TOPICS are ignored."""
         value = record.value
-        if value is not None and value.startswith(OPENED):
+        if value is not None and kind_of(value) == OPENED:
             self._open[record.key] = value
             return
         try:

@@ -95,11 +95,6 @@ def upgrading(old_schema: Any, new_schema: Any, read: Read) -> Read:
     return read_old
 
 
-def begin(kind: type[Event]) -> tuple[bytes, ...]:
-    """How the bytes of such an event may begin: there is one head for each version of its schema."""
-    return tuple(head for head, version in _versions()[1].items() if version.event == kind.__name__)
-
-
 def encode(event: Event) -> bytes:
     """The event's bytes. Unwritable (a TypeError) names a field whose value isn't of its type."""
     head, write = _writer(type(event))  # type: ignore[arg-type]  # a class can be hashed

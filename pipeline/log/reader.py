@@ -48,6 +48,11 @@ class Record:
         """What caused it, as its header says."""
         return cause_of(self.headers)
 
+    @property
+    def where(self) -> str:
+        """Its coordinates: topic/partition/offset."""
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
     def event(self) -> Event:
         """The event in it; raises codec.Poison or codec.UnknownSchema."""
         return decode(self.value)

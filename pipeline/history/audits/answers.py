@@ -86,7 +86,7 @@ class Answers:
     def note(self, record: Record) -> str | None:
         """Count a record in; what is wrong with its cause, if anything."""
         text = record.cause
-        where = f"{record.topic}/{record.partition}/{record.offset}"
+        where = record.where
         if text is None:
             return f"cause: {where} has none"
         self.causes += 1

@@ -43,7 +43,7 @@ def recorded_answers(log: RunLog, lane: Lane, offsets: set[int]) -> dict[int, di
 
 
 def _compare(expected: Output | None, there: list[Record]) -> str | None:
-    got = " and ".join(f"{r.topic}/{r.partition}/{r.offset} {_shown(r)}" for r in there) or "nothing"
+    got = " and ".join(f"{r.where} {_shown(r)}" for r in there) or "nothing"
     if expected is None:
         return f"expected nothing, got {got}"
     wanted = f"{type(expected.event).__name__} {e.key_of(expected.event) or ''}".strip()

@@ -103,7 +103,7 @@ class Keys:
                 return
 
     def _on_dropped(self, record: Record, event: e.PayloadsDropped) -> Iterator[str]:
-        where = f"{record.topic}/{record.partition}/{record.offset}"
+        where = record.where
         self.dropped += len(event.keys)
         for key in event.keys:
             if key in self.live:
