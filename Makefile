@@ -41,7 +41,7 @@ test-matrix: venv ## Run the tests on Kafka and Redis twice: on processes of thi
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "contract or faults" --containers
 
 test-containers: venv ## Run the demo in containers, disturb it, and audit it (needs Docker with compose)
-	$(BIN)/python -m pytest -m containers -s tests/containers tests/local
+	$(BIN)/python -m pytest -m containers -o faulthandler_timeout=0 -s tests/containers tests/local
 
 images: ## Build the consumers' container images
 	docker build $(BUILD_ARGS) --target slim --tag tamis:$(VERSION)-slim .

@@ -26,7 +26,7 @@ from pipeline.domain.topology import Topic
 from pipeline.domain.vocabulary import DiscardReason, FinishReason, Grading, Purpose
 from pipeline.history.what_if import TOPICS, Comparison, what_if
 from pipeline.log.admin import create_run
-from pipeline.log.client import Connection, fact_producer
+from pipeline.log.client import Connection, fact_producer, using
 from pipeline.log.codec import Members, encode
 from pipeline.log.reader import Record, read_topic
 from pipeline.log.topics import topic_name
@@ -106,11 +106,11 @@ def from_kafka(records: list[Record], other: Rules) -> None:
 
 def _judge_from_kafka(connection: Connection, records: list[Record], other: Rules) -> None:
     create_run(connection, rules())
-    producer = fact_producer(connection)
-    for record in records:
-        producer.produce(topic_name("bench", record.topic), record.value, record.key, record.partition)
-        producer.poll(0)
-    producer.flush()
+    with using(fact_producer(connection)) as producer:
+        for record in records:
+            producer.produce(topic_name("bench", record.topic), record.value, record.key, record.partition)
+            producer.poll(0)
+        producer.flush()
     for judge in (lambda read: sum(1 for _ in read), lambda read: what_if(read, rules(), other).judged):
         wall, cpu = time.perf_counter(), time.process_time()
         found = judge(r for topic in TOPICS for r in read_topic(connection, topic))

@@ -29,7 +29,7 @@ from pipeline.domain.topology import Output, Topic
 from pipeline.log.admin import check_topics, create_run, delete_run, list_runs
 from pipeline.log.client import Connection
 from pipeline.log.errors import Stop, fork_of
-from pipeline.log.facts import FactWriter
+from pipeline.log.facts import write_facts
 from pipeline.log.start import read_run_started
 from pipeline.sdk import PromptSource
 from pipeline.training.files import FileMissing, RunFiles
@@ -113,7 +113,7 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
     connection = connection_of(settings, config.run)
     create_run(connection, rules)
     try:
-        FactWriter(connection, "init").write([Output(Topic.LEDGER, 0, started)])
+        write_facts(connection, "init", [Output(Topic.LEDGER, 0, started)])
     except BaseException:
         with suppress(Exception):
             delete_run(connection)

@@ -70,7 +70,7 @@ def replay_letter(run: Run, number: Number, as_json: AsJson = False, bootstrap: 
     Only what may come twice or late is sent: what nobody waits for any more is discarded, and its payload dropped.
     """
     from pipeline.history.watch import read_view
-    from pipeline.log.facts import FactWriter
+    from pipeline.log.facts import write_facts
     from pipeline.runs import open_run
 
     connection = connection_for(run, bootstrap)
@@ -82,7 +82,7 @@ def replay_letter(run: Run, number: Number, as_json: AsJson = False, bootstrap: 
         output = again(letter, rules)
     except NotReplayable as error:
         fail(str(error), 2)
-    FactWriter(connection, "cli").write([output])
+    write_facts(connection, "cli", [output])
     kind = type(output.event).__name__
     if as_json:
         print_json({"number": number, "event": kind, "topic": output.topic.value, "partition": output.partition})

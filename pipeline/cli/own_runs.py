@@ -84,7 +84,7 @@ def stop(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None) -> None
     """Ask a run to end in order: what is open is cancelled, a checkpoint is saved, every payload is dropped."""
     from pipeline.domain.topology import Output, StageName, Topic
     from pipeline.history.watch import read_view
-    from pipeline.log.facts import FactWriter
+    from pipeline.log.facts import write_facts
     from pipeline.log.members import members_of
     from pipeline.runs import open_run
 
@@ -99,7 +99,7 @@ def stop(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None) -> None
     if not members_of(connection, [StageName.SCHEDULER]):
         caution(f"no scheduler is at work: the request waits in the log (tamis consume scheduler --run {run})")
     asked = e.StopRequested(os.environ.get("USER") or "command line", time.time_ns() // 1_000_000)
-    FactWriter(connection, "cli").write([Output(Topic.LEDGER, 0, asked)])
+    write_facts(connection, "cli", [Output(Topic.LEDGER, 0, asked)])
     if as_json:
         print_json({"run": run, "asked_ms": asked.at})
         return

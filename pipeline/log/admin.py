@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, StageName, Topic, partitions
-from pipeline.log.client import SESSION_TIMEOUT_MS, Connection, admin_client, make_client, reader_settings
+from pipeline.log.client import SESSION_TIMEOUT_MS, Connection, admin_client, make_client, reader_settings, using
 from pipeline.log.errors import PASSING, Stop, Unreachable, fork_of, no_answer
 from pipeline.log.topics import PREFIX, group_name, topic_config, topic_name
 
@@ -28,11 +28,11 @@ LEAVE_S: Final = SESSION_TIMEOUT_MS / 1000 + 2
 
 def topics_of_broker(connection: Connection, timeout_s: float = 10.0) -> dict[str, int]:
     """Every topic on the broker with its number of partitions. Unreachable if none answers."""
-    admin = admin_client(connection)
-    try:
-        listed = admin.list_topics(timeout=timeout_s).topics
-    except KafkaException as error:
-        raise no_answer(connection.bootstrap, timeout_s, error.args[0]) from error
+    with using(admin_client(connection)) as admin:
+        try:
+            listed = admin.list_topics(timeout=timeout_s).topics
+        except KafkaException as error:
+            raise no_answer(connection.bootstrap, timeout_s, error.args[0]) from error
     return {name: len(topic.partitions) for name, topic in listed.items()}
 
 
@@ -65,35 +65,37 @@ def create_run(connection: Connection, rules: Rules) -> None:
     The run exists once RunStarted is in the ledger; a creation that was cut short is undone by `delete_run`.
     """
     check_free(connection)
-    admin = admin_client(connection)
     new = [
         NewTopic(topic_name(connection.run, topic), partitions(topic, rules), config=topic_config(topic))
         for topic in Topic
     ]
-    asked = admin.create_topics(new, operation_timeout=TIMEOUT_S)
-    try:
-        _wait(asked.items(), "create topic")
-        for stage in StageName:
-            zeros = [TopicPartition("", partition, 0) for partition in range(partitions(READS[stage], rules))]
-            commit_offsets(connection, stage, zeros, admin)
-    except BaseException:
-        with suppress(Exception):
-            if made := [name for name, topic in asked.items() if topic.exception(TIMEOUT_S) is None]:
-                _wait(admin.delete_topics(made, operation_timeout=TIMEOUT_S).items(), "delete topic")
-        raise
+    with using(admin_client(connection)) as admin:
+        asked = admin.create_topics(new, operation_timeout=TIMEOUT_S)
+        try:
+            _wait(asked.items(), "create topic")
+            for stage in StageName:
+                zeros = [TopicPartition("", partition, 0) for partition in range(partitions(READS[stage], rules))]
+                _commit(admin, connection, stage, zeros)
+        except BaseException:
+            with suppress(Exception):
+                if made := [name for name, topic in asked.items() if topic.exception(TIMEOUT_S) is None]:
+                    _wait(admin.delete_topics(made, operation_timeout=TIMEOUT_S).items(), "delete topic")
+            raise
 
 
-def commit_offsets(
-    connection: Connection, stage: StageName, positions: Iterable[TopicPartition], admin: AdminClient | None = None
-) -> None:
+def commit_offsets(connection: Connection, stage: StageName, positions: Iterable[TopicPartition]) -> None:
     """Set the offsets of a stage that isn't running; the topic of the positions is the stage's input, whatever it says.
     Stop if a member is alive."""
+    with using(admin_client(connection)) as admin:
+        _commit(admin, connection, stage, positions)
+
+
+def _commit(admin: AdminClient, connection: Connection, stage: StageName, positions: Iterable[TopicPartition]) -> None:
     name, topic = group_name(connection.run, stage), topic_name(connection.run, READS[stage])
     placed = [TopicPartition(topic, p.partition, p.offset, p.metadata or "") for p in positions]
-    client = admin_client(connection) if admin is None else admin  # a client without work is false
     began = time.monotonic()
     while True:
-        asked = client.alter_consumer_group_offsets(
+        asked = admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(name, placed)], request_timeout=REQUEST_S
         )
         waited = time.monotonic() - began
@@ -126,13 +128,11 @@ def committed_offsets(connection: Connection, stage: StageName, rules: Rules) ->
     name, topic = group_name(connection.run, stage), topic_name(connection.run, READS[stage])
     wanted = [TopicPartition(topic, partition) for partition in range(partitions(READS[stage], rules))]
     # a consumer, which joins nothing: librdkafka may abort when an admin client waits for offsets in vain (its #4605)
-    consumer = make_client(Consumer, connection, {**reader_settings(connection), "group.id": name})
-    try:
-        found = consumer.committed(wanted, timeout=OFFSETS_S)
-    except KafkaException as error:
-        raise Unreachable(f"the offsets of {name}: {error.args[0].str()}; try again") from error
-    finally:
-        consumer.close()
+    with using(make_client(Consumer, connection, {**reader_settings(connection), "group.id": name})) as consumer:
+        try:
+            found = consumer.committed(wanted, timeout=OFFSETS_S)
+        except KafkaException as error:
+            raise Unreachable(f"the offsets of {name}: {error.args[0].str()}; try again") from error
     if failed := next((position.error for position in found if position.error is not None), None):
         raise Unreachable(f"the offsets of {name}: {failed.str()}; try again")
     return {position.partition: max(position.offset, -1) for position in found}
@@ -141,21 +141,21 @@ def committed_offsets(connection: Connection, stage: StageName, rules: Rules) ->
 def delete_run(connection: Connection) -> int:
     """Delete the topics and groups of a run; returns the number of topics. Stop, with nothing deleted, if a stage is
     still running: a process that has just ended counts as running until its session is over."""
-    admin = admin_client(connection)
     names = topics_of_run(connection)
-    existing = {
-        group.group_id for group in (admin.list_consumer_groups(request_timeout=TIMEOUT_S).result().valid or ())
-    }
-    groups = [name for stage in StageName if (name := group_name(connection.run, stage)) in existing]
-    deadline = time.monotonic() + LEAVE_S
-    while running := _running(admin, groups):
-        if time.monotonic() > deadline:
-            raise Stop(f"delete group {running[0]}: it has members; stop the processes of {connection.run} first")
-        time.sleep(0.2)
-    if groups:
-        _wait(admin.delete_consumer_groups(groups, request_timeout=TIMEOUT_S).items(), "delete group")
-    if names:
-        _wait(admin.delete_topics(names, operation_timeout=TIMEOUT_S).items(), "delete topic")
+    with using(admin_client(connection)) as admin:
+        existing = {
+            group.group_id for group in (admin.list_consumer_groups(request_timeout=TIMEOUT_S).result().valid or ())
+        }
+        groups = [name for stage in StageName if (name := group_name(connection.run, stage)) in existing]
+        deadline = time.monotonic() + LEAVE_S
+        while running := _running(admin, groups):
+            if time.monotonic() > deadline:
+                raise Stop(f"delete group {running[0]}: it has members; stop the processes of {connection.run} first")
+            time.sleep(0.2)
+        if groups:
+            _wait(admin.delete_consumer_groups(groups, request_timeout=TIMEOUT_S).items(), "delete group")
+        if names:
+            _wait(admin.delete_topics(names, operation_timeout=TIMEOUT_S).items(), "delete topic")
     return len(names)
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -29,13 +32,16 @@ GONE: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF
 READERS: Final = f"{PREFIX}.readers"
 """The group that readers outside any group give as theirs; nothing is committed for it."""
 QUIET_S: Final = 10.0
+CLOSE_S: Final = 5.0
 log = structlog.get_logger(__name__)
 
+warnings.filterwarnings("ignore", "Producer .* failed during close", RuntimeWarning)
 _silent = logging.getLogger("tamis.kafka")  # what librdkafka would print between our lines; _log_error has it too
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
 Client = TypeVar("Client")
+Open = TypeVar("Open", Consumer, Producer, AdminClient)
 Settings = dict[str, Any]
 OnChange = Callable[[Consumer, list[Any]], None]
 
@@ -84,6 +90,39 @@ def make_client(kind: Callable[[Settings], Client], connection: Connection, sett
             f"TAMIS_KAFKA: {reason.str()}; expected options of librdkafka that fit each other (its CONFIGURATION.md): "
             "correct or remove it"
         ) from error
+
+
+def give_up(client: Consumer | Producer | AdminClient) -> None:
+    """End a client: a consumer leaves its group, what a producer has not delivered is dropped. Waits for at most 5 s.
+
+    librdkafka 2.16 has been seen never to return from closing a member whose group waits for others, nor from closing a
+    client whose broker had gone. Such a client is left to its thread, which keeps no process alive. One that nobody
+    gives up is closed by whoever happens to collect garbage: that may be any thread, or the end of the process.
+    """
+    thread = threading.Thread(target=_close, args=(client,), name="give up", daemon=True)
+    thread.start()
+    thread.join(CLOSE_S)
+    if thread.is_alive():
+        log.warning("a client of Kafka doesn't close, it is left", client=type(client).__name__, seconds=CLOSE_S)
+
+
+@contextmanager
+def using(client: Open) -> Iterator[Open]:
+    """A client for as long as the block lasts."""
+    try:
+        yield client
+    finally:
+        give_up(client)
+
+
+def _close(client: Consumer | Producer | AdminClient) -> None:
+    with suppress(KafkaException, RuntimeError):  # one that was fenced says so again
+        if isinstance(client, Producer):
+            client.purge()  # closing would wait for ever until all is delivered
+        if isinstance(client, AdminClient):
+            client.__exit__(None, None, None)
+        else:
+            client.close()
 
 
 def reader_settings(connection: Connection) -> Settings:

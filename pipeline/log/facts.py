@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Producer
 
 from pipeline.domain.topology import Output
 from pipeline.log.cause import CAUSE, FactCauses
-from pipeline.log.client import Connection, fact_producer
+from pipeline.log.client import Connection, fact_producer, give_up
 from pipeline.log.errors import Unreachable
 from pipeline.log.lane import Writer
 from pipeline.log.transaction import Message
@@ -73,9 +73,19 @@ class FactWriter:
             )
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Wait for what is on its way, up to `timeout_s`."""
+        """Wait for what is on its way, up to `timeout_s`, and give the client up."""
         self._producer.flush(timeout_s)
+        give_up(self._producer)
 
     def _delivered(self, error: KafkaError | None, _: object) -> None:
         if error is not None:
             self.errors.append(error.str())
+
+
+def write_facts(connection: Connection, producer: str, outputs: Iterable[Output]) -> None:
+    """Write these and no more; Unreachable if they didn't all arrive within 30 s."""
+    writer = FactWriter(connection, producer)
+    try:
+        writer.write(outputs)
+    finally:
+        writer.close(0)

@@ -11,7 +11,7 @@ from confluent_kafka.admin._group import ConsumerGroupDescription, MemberDescrip
 
 from pipeline.domain.topology import StageName
 from pipeline.log.admin import topics_of_broker
-from pipeline.log.client import Connection, admin_client
+from pipeline.log.client import Connection, admin_client, using
 from pipeline.log.errors import Unreachable
 from pipeline.log.topics import group_name
 
@@ -36,21 +36,22 @@ def members_of(connection: Connection, stages: Iterable[StageName] = StageName) 
     if not names:
         return []
     topics_of_broker(connection, TIMEOUT_S)  # to wait in vain for groups is worse: see committed_offsets
-    admin = admin_client(connection)  # held until all have answered
-    asked = admin.describe_consumer_groups(list(names), request_timeout=TIMEOUT_S)
     found: list[StageMember] = []
-    for name, future in asked.items():
-        try:
-            described: ConsumerGroupDescription = future.result(TIMEOUT_S)
-        except KafkaException as error:
-            if error.args[0].code() in NOT_THERE:
-                continue
-            raise Unreachable(f"the members of {name}: {error.args[0].str()} ({connection.bootstrap})") from error
-        except TimeoutError as error:
-            raise Unreachable(
-                f"Kafka at {connection.bootstrap} didn't tell the members of {name} within {TIMEOUT_S:g} s; try again"
-            ) from error
-        found += [_member(names[name], member) for member in described.members]
+    with using(admin_client(connection)) as admin:
+        asked = admin.describe_consumer_groups(list(names), request_timeout=TIMEOUT_S)
+        for name, future in asked.items():
+            try:
+                described: ConsumerGroupDescription = future.result(TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() in NOT_THERE:
+                    continue
+                raise Unreachable(f"the members of {name}: {error.args[0].str()} ({connection.bootstrap})") from error
+            except TimeoutError as error:
+                waited = f"{TIMEOUT_S:g} s; try again"
+                raise Unreachable(
+                    f"Kafka at {connection.bootstrap} didn't tell the members of {name} within {waited}"
+                ) from error
+            found += [_member(names[name], member) for member in described.members]
     return sorted(found)
 
 

@@ -5,7 +5,6 @@ A new assignment is not read from until `start` says where: the states have to b
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,12 +16,11 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pipeline.domain.topology import READS, StageName
 from pipeline.health import Standing
 from pipeline.log.admin import topics_of_broker
-from pipeline.log.client import Connection, stage_consumer
+from pipeline.log.client import Connection, give_up, stage_consumer
 from pipeline.log.errors import Fatal, Fenced, Stop, Unreachable, fork_of
 from pipeline.log.reader import take
 from pipeline.log.topics import topic_name
 
-CLOSE_S: Final = 5.0
 PLACE_S: Final = 45.0
 """How long a group may leave this process without an answer while its broker can be reached. After its broker had gone
 and come back, a client has been seen to ask for a place no more; a process that is started again gets one at once."""
@@ -78,10 +76,8 @@ class Membership:
         return self.consumer.consumer_group_metadata()
 
     def close(self) -> None:
-        """Leave, within 5 s: closing has been seen to hang."""
-        thread = threading.Thread(target=self.consumer.close, daemon=True)
-        thread.start()
-        thread.join(CLOSE_S)
+        """Leave."""
+        give_up(self.consumer)
 
     def _expect_place(self, now: float) -> None:
         """End a process that would wait for ever; while no broker answers, it waits for that."""

@@ -12,7 +12,7 @@ from pipeline.domain.events import Event
 from pipeline.domain.frozen import frozen
 from pipeline.domain.topology import Topic
 from pipeline.log.cause import Headers, cause_of
-from pipeline.log.client import READERS, Connection, make_client, plain_consumer, reader_settings
+from pipeline.log.client import READERS, Connection, make_client, plain_consumer, reader_settings, using
 from pipeline.log.codec import decode
 from pipeline.log.errors import Fatal, Stop, Unreachable, no_answer
 from pipeline.log.topics import PREFIX, topic_name
@@ -85,8 +85,7 @@ def read_topic(
     first there is. With `stop_at_end`, up to the end as it is now, waiting for transactions that are open there;
     else for ever, until `until()`, which is asked every `poll_s` at least. As often, `turn` is told whether all records
     up to that end have been read. Stop if the topic doesn't exist."""
-    consumer = plain_consumer(connection)
-    try:
+    with using(plain_consumer(connection)) as consumer:
         ends = _assign(consumer, connection, topic_name(connection.run, topic), partitions, start)
         while (ends or not stop_at_end) and not until():
             turn(not ends)
@@ -97,8 +96,6 @@ def read_topic(
                     yield record_of(topic, message)
                 if offset + (not at_end) >= ends.get(partition, offset + 2):
                     del ends[partition]
-    finally:
-        consumer.close()
 
 
 def ended(message: Message) -> bool:
@@ -123,16 +120,14 @@ def watermarks(connection: Connection, topic: str, partitions: Sequence[int]) ->
     settings = {**reader_settings(connection), "group.id": READERS, "isolation.level": "read_uncommitted"}
     deadline = time.monotonic() + TIMEOUT_S
     while True:
-        consumer = make_client(Consumer, connection, settings)
-        try:
-            return {partition: _ends(consumer, TopicPartition(topic, partition)) for partition in partitions}
-        except KafkaException as error:
-            reason = error.args[0]
-            if reason.code() not in LEADERLESS or time.monotonic() > deadline:
-                raise Unreachable(f"the ends of {topic}: {reason.str()}") from error
-            time.sleep(0.05)
-        finally:
-            consumer.close()
+        with using(make_client(Consumer, connection, settings)) as consumer:
+            try:
+                return {partition: _ends(consumer, TopicPartition(topic, partition)) for partition in partitions}
+            except KafkaException as error:
+                reason = error.args[0]
+                if reason.code() not in LEADERLESS or time.monotonic() > deadline:
+                    raise Unreachable(f"the ends of {topic}: {reason.str()}") from error
+        time.sleep(0.05)
 
 
 def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from pipeline.domain.rules import Rules
 from pipeline.domain.topology import PURE_STAGES, READS, StageName, Topic, partitions
 from pipeline.log.admin import commit_offsets
 from pipeline.log.cause import parse_cause
-from pipeline.log.client import Connection, make_client, reader_settings
+from pipeline.log.client import Connection, make_client, reader_settings, using
 from pipeline.log.codec import Poison
 from pipeline.log.metadata import MAX_DONE, OffsetMetadata, pack_done
 from pipeline.log.reader import Record, read_topic
@@ -49,13 +49,10 @@ def _inputs(stage: StageName, rules: Rules) -> int:
 
 def _is_lost(connection: Connection, stage: StageName, rules: Rules) -> bool:
     settings = {**reader_settings(connection), "group.id": group_name(connection.run, stage)}
-    consumer = make_client(Consumer, connection, settings)
     topic = topic_name(connection.run, READS[stage])
-    try:
-        asked = [TopicPartition(topic, partition) for partition in range(_inputs(stage, rules))]
+    asked = [TopicPartition(topic, partition) for partition in range(_inputs(stage, rules))]
+    with using(make_client(Consumer, connection, settings)) as consumer:
         return any(found.offset == OFFSET_INVALID for found in consumer.committed(asked, timeout=30.0))
-    finally:
-        consumer.close()
 
 
 def _answered(connection: Connection, stages: Sequence[StageName]) -> Answered:

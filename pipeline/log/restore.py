@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicParti
 
 from pipeline.domain.rules import Rules
 from pipeline.domain.topology import READS, Stage, StageName, Topic
-from pipeline.log.client import Connection, plain_consumer
+from pipeline.log.client import Connection, plain_consumer, using
 from pipeline.log.errors import FENCING, PASSING, Fatal, Fenced, Stop, Unreachable, fork_of
 from pipeline.log.lane import Lane
 from pipeline.log.metadata import parse_metadata
@@ -76,8 +76,7 @@ class Restorer:
         """The state before the committed offset: a snapshot and the records since, or all records. Stop if some of
         them are no longer there."""
         lane, metadata = Lane(self._stage, self._rules, position.partition), parse_metadata(position.metadata)
-        reader = plain_consumer(self._connection)
-        try:
+        with using(plain_consumer(self._connection)) as reader:
             low, high = watermarks(self._connection, self._topic, [position.partition])[position.partition]
             self._check_committed(position, low, high)
             if self._snapshots is not None:
@@ -85,8 +84,6 @@ class Restorer:
                     self._load(lane, reader, metadata.snap)
                 self._check_fold(lane.position, position, low)
                 self._replay(lane, reader, position.offset, keep_alive)
-        finally:
-            reader.close()
         lane.position, lane.ends = position.offset, max(lane.ends, metadata.end)
         lane.forget_dead()
         return lane

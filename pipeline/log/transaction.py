@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
@@ -24,7 +24,7 @@ from confluent_kafka import Message as KafkaMessage
 
 from pipeline.domain.topology import StageName
 from pipeline.log.cause import CAUSE
-from pipeline.log.client import Connection, transactional_producer
+from pipeline.log.client import Connection, give_up, transactional_producer
 from pipeline.log.crash import crash_point
 from pipeline.log.errors import FENCING, REFUSED, Aborted, Fatal, Fenced
 from pipeline.log.watchdog import Watchdog
@@ -64,7 +64,11 @@ class Sink:
     def _open(self) -> None:
         self._outage = outage = threading.Event()
         self._producer: Producer = transactional_producer(self._connection, self._stage, outage.set)
-        self._call("init_transactions", self._producer.init_transactions)
+        try:
+            self._call("init_transactions", self._producer.init_transactions)
+        except BaseException:
+            give_up(self._producer)
+            raise
 
     def _renew_after_outage(self) -> None:
         """A producer whose broker was away may look for the group's coordinator where it was, and wait there for ever
@@ -72,7 +76,7 @@ class Sink:
         self._producer.poll(0)
         if self._outage.is_set():
             log.info("new producer after an outage", stage=self._stage.value)
-            self._producer.purge()
+            give_up(self._producer)
             self._open()
 
     @contextmanager
@@ -131,11 +135,9 @@ class Sink:
         self._deadline = max(self._deadline, time.monotonic() + DEADLINE_S / 2)
         self._call("abort_transaction", self._producer.abort_transaction)
 
-    def close(self, timeout_s: float = 5.0) -> None:
+    def close(self) -> None:
         """Give the client up; nothing is open at this point unless an error ended the loop."""
-        with suppress(KafkaException):  # one that was fenced says so again
-            self._producer.purge()
-            self._producer.flush(timeout_s)
+        give_up(self._producer)
         self._watchdog.close()
 
     def _enqueue(self, message: Message, on_delivery: Callable[..., None] | None = None) -> None:

@@ -19,7 +19,7 @@ from pipeline.forks import fork_run, read_old
 from pipeline.local import Services
 from pipeline.log.admin import create_run, list_runs
 from pipeline.log.client import Connection, fact_producer
-from pipeline.log.facts import FactWriter
+from pipeline.log.facts import write_facts
 from pipeline.log.reader import read_topic
 from pipeline.log.start import read_run_started
 from pipeline.log.topics import topic_name
@@ -33,7 +33,7 @@ WEIGHTS = b'{"steps": 2, "seen": ""}'
 
 
 def say_that(run: Connection, *events: e.Event) -> None:
-    FactWriter(run, "test").write([Output(Topic.LEDGER, 0, event) for event in events])
+    write_facts(run, "test", [Output(Topic.LEDGER, 0, event) for event in events])
 
 
 def files_of(run: str) -> Path:

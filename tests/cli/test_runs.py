@@ -21,7 +21,7 @@ from pipeline.local import Services
 from pipeline.local.probe import wait_until
 from pipeline.log.client import Connection, admin_client
 from pipeline.log.codec import Members
-from pipeline.log.facts import FactWriter
+from pipeline.log.facts import write_facts
 from pipeline.log.reader import read_topic
 from pipeline.log.topics import topic_name
 from tests.log.samples import full
@@ -238,7 +238,7 @@ def test_records_are_found_by_the_domain_of_their_group_and_members_are_decoded(
     encoded = Members().encode((replace(full(e.Member), reward=0.25),))
     batch = replace(full(e.BatchFormed), groups=(replace(full(e.BatchGroup), members=encoded),))
     response, foreign = (replace(full(e.ResponseGenerated), group_id=group) for group in ("5@1", "6@1"))
-    FactWriter(created, "test").write([
+    write_facts(created, "test", [
         Output(Topic.LEDGER, 0, opened), Output(Topic.LEDGER, 0, batch), Output(Topic.RESPONSES, 1, response),
         Output(Topic.RESPONSES, 1, foreign),
     ])  # fmt: skip

@@ -20,9 +20,9 @@ from pipeline.domain.vocabulary import Outcome
 from pipeline.history.audits.audit import Audit, audit
 from pipeline.history.records import MemoryLog
 from pipeline.local import Services
-from pipeline.log.client import Connection, admin_client, fact_producer, plain_consumer
+from pipeline.log.client import Connection, admin_client, fact_producer, give_up, plain_consumer, using
 from pipeline.log.codec import Members, Poison, UnknownSchema
-from pipeline.log.facts import FactWriter
+from pipeline.log.facts import write_facts
 from pipeline.log.reader import Record, ended, record_of, take
 from pipeline.log.topics import group_name, topic_name
 from pipeline.runs import StartedRun, connection_of, init_run, store_of
@@ -192,7 +192,7 @@ class Run:
     def close(self) -> None:
         for host in self.hosts:
             host.close()
-        self._reader.close()
+        give_up(self._reader)
 
     # ------------------------------------------------------------------------------------------------------------- log
 
@@ -244,13 +244,13 @@ class Run:
 
     def write(self, *outputs: Output) -> None:
         """Write facts."""
-        FactWriter(self.connection, "test").write(outputs)
+        write_facts(self.connection, "test", outputs)
 
     def write_raw(self, topic: Topic, value: bytes | None, key: bytes | None = None, partition: int = 0) -> None:
         """Write a record as anybody might."""
-        producer = fact_producer(self.connection)
-        producer.produce(topic_name(self.name, topic), value, key, partition)
-        assert producer.flush(30) == 0
+        with using(fact_producer(self.connection)) as producer:
+            producer.produce(topic_name(self.name, topic), value, key, partition)
+            assert producer.flush(30) == 0
 
     def ask_to_stop(self) -> None:
         self.write(Output(Topic.LEDGER, 0, e.StopRequested("test", time.time_ns() // 1_000_000)))
@@ -314,9 +314,9 @@ def committed(run: Run, stage: StageName) -> list[TopicPartition]:
     """The committed offsets of a stage, with their metadata."""
     group, topic = group_name(run.name, stage), topic_name(run.name, READS[stage])
     wanted = [TopicPartition(topic, p) for p in range(partitions(READS[stage], run.rules))]
-    admin = admin_client(run.connection)
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)])
-    return list(asked[group].result(30).topic_partitions)
+    with using(admin_client(run.connection)) as admin:
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)])
+        return list(asked[group].result(30).topic_partitions)
 
 
 def _threads_for_one() -> Any:

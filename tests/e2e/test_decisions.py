@@ -19,7 +19,7 @@ from pipeline.history.audits.audit import audit_run
 from pipeline.local import Services
 from pipeline.log.admin import create_run
 from pipeline.log.client import Connection
-from pipeline.log.facts import FactWriter
+from pipeline.log.facts import write_facts
 from pipeline.log.reader import read_topic
 from tests.e2e.harness import BASE, ROLES, ROOT, Run
 
@@ -87,7 +87,7 @@ def older(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Itera
     started = replace(made.started.started, run=name, decision_versions={"scheduler": 0})
     made.connection, made.name = replace(made.connection, run=name), name
     create_run(made.connection, made.rules)
-    FactWriter(made.connection, "init").write([Output(Topic.LEDGER, 0, started)])
+    write_facts(made.connection, "init", [Output(Topic.LEDGER, 0, started)])
     yield made
     made.close()
 

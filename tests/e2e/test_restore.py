@@ -13,7 +13,8 @@ from confluent_kafka import TopicPartition
 from pipeline.domain import events as e
 from pipeline.domain.topology import PURE_STAGES, StageName, Topic, snapshot_partition
 from pipeline.domain.vocabulary import DropReason
-from pipeline.log.admin import admin_client, commit_offsets
+from pipeline.log.admin import commit_offsets
+from pipeline.log.client import admin_client, using
 from pipeline.log.codec import encode
 from pipeline.log.errors import Stop
 from pipeline.log.metadata import parse_metadata
@@ -139,14 +140,14 @@ def test_deleted_groups_stop_every_consumer_and_recover_brings_them_back(make_ru
 
 
 def _deleted(run: Run, stage: StageName) -> bool:
-    admin = admin_client(run.connection)
-    asked = admin.delete_consumer_groups([group_name(run.name, stage)])
-    try:
-        for future in asked.values():
-            future.result(20)
-    except Exception as error:
-        assert "empty" in str(error).lower(), error
-        return False
+    with using(admin_client(run.connection)) as admin:
+        asked = admin.delete_consumer_groups([group_name(run.name, stage)])
+        try:
+            for future in asked.values():
+                future.result(20)
+        except Exception as error:
+            assert "empty" in str(error).lower(), error
+            return False
     return True
 
 

@@ -24,7 +24,7 @@ from pipeline.domain.vocabulary import Outcome, Purpose
 from pipeline.engines.serving import Generator
 from pipeline.local import Services
 from pipeline.log.admin import commit_offsets
-from pipeline.log.client import Connection, admin_client, fact_producer
+from pipeline.log.client import Connection, admin_client, fact_producer, using
 from pipeline.log.codec import encode
 from pipeline.log.metadata import OffsetMetadata, parse_metadata
 from pipeline.log.reader import read_topic
@@ -121,7 +121,6 @@ class Rig:
         self.folder = folder / run
         self.folder.mkdir(parents=True, exist_ok=True)
         self._producer = fact_producer(self.connection)
-        self._admin = admin_client(self.connection)
 
     def write(self, topic: Topic, events: Sequence[e.Event | bytes | None], partition: int = 0) -> None:
         """Put records on a topic, in order."""
@@ -163,8 +162,9 @@ class Rig:
 
         name = group_name(self.run, stage)
         topic = topic_name(self.run, Topic.PROMPTS if stage is StageName.GENERATOR else Topic.RESPONSES)
-        future = self._admin.list_consumer_group_offsets([Asked(name, [TopicPartition(topic, partition)])])[name]
-        found = future.result(10).topic_partitions[0]
+        with using(admin_client(self.connection)) as admin:
+            asked = admin.list_consumer_group_offsets([Asked(name, [TopicPartition(topic, partition)])])
+            found = asked[name].result(10).topic_partitions[0]
         return found.offset, parse_metadata(found.metadata)
 
     def commit(self, stage: StageName, offset: int, metadata: OffsetMetadata, partition: int = 0) -> None:

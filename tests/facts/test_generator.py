@@ -17,6 +17,7 @@ from pipeline.domain import events as e
 from pipeline.domain.topology import StageName, Topic
 from pipeline.domain.vocabulary import DeadLetterReason, Failure, Purpose
 from pipeline.local import Services
+from pipeline.log.client import admin_client, using
 from pipeline.log.errors import Stop
 from pipeline.log.metadata import MAX_DONE, OffsetMetadata
 from pipeline.log.topics import group_name
@@ -511,7 +512,8 @@ def _refused(client: Any, key: str) -> bool:
 
 def delete_group(rig: Rig, stage: StageName) -> None:
     name = group_name(rig.run, stage)
-    rig._admin.delete_consumer_groups([name])[name].result(10)
+    with using(admin_client(rig.connection)) as admin:
+        admin.delete_consumer_groups([name])[name].result(10)
 
 
 @pytest.mark.faults

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pipeline.local import down, ensure, status
 from pipeline.local.docker import docker_problem, image_problem
 from pipeline.local.probe import kafka_answers, redis_answers
+from pipeline.log.client import using
 from tests.local.test_local import MIB, command, read_first, write_in_a_transaction
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(300)]
@@ -30,8 +31,8 @@ def test_kafka_and_redis_come_back_in_their_containers_with_their_data(state: Pa
     assert before.how == "kafka: Docker, redis: Docker"
     assert said == ["starting kafka (Docker)", "starting redis (Docker)"]
     topic = f"t{secrets.token_hex(4)}"
-    admin = AdminClient({"bootstrap.servers": before.bootstrap})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
+    with using(AdminClient({"bootstrap.servers": before.bootstrap})) as admin:
+        admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
     write_in_a_transaction(before.bootstrap, topic, b"kept")
     assert read_first(before.bootstrap, topic) == b"kept"
     assert command(before.redis_url, "SET kept 1").startswith("+OK")

@@ -17,6 +17,7 @@ from pipeline.local.docker import docker_kafka
 from pipeline.local.files import kept_port
 from pipeline.local.jars import KAFKA_VERSION, POM
 from pipeline.local.probe import kafka_answers, redis_answers, wait_until
+from pipeline.log.client import using
 
 MIB = 1024**2
 
@@ -30,18 +31,18 @@ def command(url: str, words: str) -> str:
 
 
 def write_in_a_transaction(bootstrap: str, topic: str, value: bytes) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(topic, value, partition=0)
-    producer.commit_transaction(30)
+    with using(Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})) as producer:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        producer.commit_transaction(30)
 
 
 def read_first(bootstrap: str, topic: str) -> bytes | None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    message = consumer.poll(30)
-    consumer.close()
+    settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "isolation.level": "read_committed"}
+    with using(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(30)
     return message.value() if message is not None and message.error() is None else None
 
 
@@ -132,8 +133,8 @@ def test_where_docker_can_not_pull_a_process_is_started(
 @pytest.mark.faults
 def test_a_killed_broker_comes_back_on_its_port_with_its_data(own_kafka: LocalKafka, run_name: str):
     address = own_kafka.bootstrap
-    admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(run_name, 1)])[run_name].result(30)
+    with using(AdminClient({"bootstrap.servers": address})) as admin:
+        admin.create_topics([NewTopic(run_name, 1)])[run_name].result(30)
     write_in_a_transaction(address, run_name, b"kept")
     assert read_first(address, run_name) == b"kept"  # its marker is written: see LocalKafka.kill
     own_kafka.kill()
@@ -153,10 +154,10 @@ def test_a_frozen_broker_accepts_but_does_not_answer_until_resumed(own_kafka: Lo
 
 
 def test_the_broker_does_not_make_topics_unasked(services: Services, run_name: str):
-    producer = Producer({"bootstrap.servers": services.bootstrap, "message.timeout.ms": 2000})
     failed: list[object] = []
-    producer.produce(run_name, b"x", on_delivery=lambda error, _: failed.append(error))
-    producer.flush(10)
+    with using(Producer({"bootstrap.servers": services.bootstrap, "message.timeout.ms": 2000})) as producer:
+        producer.produce(run_name, b"x", on_delivery=lambda error, _: failed.append(error))
+        producer.flush(10)
     assert failed[0] is not None
 
 

@@ -20,7 +20,7 @@ from pipeline.domain.events import Event
 from pipeline.domain.topology import Output, StageName, Topic
 from pipeline.log.admin import create_run
 from pipeline.log.cause import CAUSE
-from pipeline.log.client import Connection
+from pipeline.log.client import Connection, give_up
 from pipeline.log.codec import encode
 from pipeline.log.facts import FactWriter
 from pipeline.log.reader import Record, read_topic
@@ -156,24 +156,22 @@ class Toy:
         """Committed offset and metadata by partition."""
         from confluent_kafka import Consumer, TopicPartition
 
-        from pipeline.log.client import reader_settings
+        from pipeline.log.client import reader_settings, using
         from pipeline.log.topics import group_name
 
         group = group_name(self.connection.run, StageName.ASSEMBLER)
-        consumer = Consumer({**reader_settings(self.connection), "group.id": group})
         topic = topic_name(self.connection.run, Topic.ROLLOUTS)
         asked = [TopicPartition(topic, p) for p in range(self.partitions)]
-        try:
+        with using(Consumer({**reader_settings(self.connection), "group.id": group})) as consumer:
             return {
                 found.partition: (found.offset, found.metadata or "") for found in consumer.committed(asked, timeout=20)
             }
-        finally:
-            consumer.close()
 
     def close(self) -> None:
         for process in self.processes:
             process.end()
         self._facts.close()
+        give_up(self._raw)
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import time
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import ConfigResource
 
 from pipeline.domain.topology import READS, StageName, Topic, partitions
 from pipeline.log.admin import check_topics, create_run, delete_run, list_runs, topics_of_broker
-from pipeline.log.client import Connection, admin_client
+from pipeline.log.client import Connection, admin_client, give_up, using
 from pipeline.log.errors import Stop
 from pipeline.log.recover import recover_run
 from pipeline.log.topics import group_name, topic_name
@@ -38,10 +38,11 @@ def test_a_run_has_all_its_topics_and_offsets(connection):
 
 def test_everything_is_kept_for_ever(connection):
     create_run(connection, toy_rules(connection.run))
-    admin: AdminClient = admin_client(connection)
+    resources = {t: ConfigResource(ConfigResource.Type.TOPIC, topic_name(connection.run, t)) for t in Topic}
+    with using(admin_client(connection)) as admin:
+        described = {r: told.result(20) for r, told in admin.describe_configs(list(resources.values())).items()}
     for topic in Topic:
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic_name(connection.run, topic))
-        config = {name: entry.value for name, entry in admin.describe_configs([resource])[resource].result(20).items()}
+        config = {name: entry.value for name, entry in described[resources[topic]].items()}
         assert (config["retention.ms"], config["retention.bytes"]) == ("-1", "-1")
         assert config["cleanup.policy"] == ("compact" if topic is Topic.SNAPSHOTS else "delete")
         if topic in (Topic.GROUPS, Topic.LEDGER):
@@ -69,7 +70,7 @@ def test_a_run_of_which_any_stage_runs_is_left_whole(connection, monkeypatch):
     with pytest.raises(Stop, match=f"{stage}: it has members; stop the processes of {connection.run} first"):
         delete_run(connection)
     assert recover_run(connection, rules) == {}, "every stage still has its offsets"
-    consumer.close()
+    give_up(consumer)
     assert delete_run(connection) == len(Topic)
 
 

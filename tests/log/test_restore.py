@@ -2,10 +2,10 @@
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from pipeline.domain.topology import StageName, Topic
-from pipeline.log.admin import admin_client, commit_offsets
+from pipeline.log.admin import commit_offsets
+from pipeline.log.client import admin_client, using
 from pipeline.log.errors import Stop
 from pipeline.log.recover import recover_run
 from pipeline.log.topics import group_name, topic_name
@@ -31,10 +31,10 @@ def set_place(toy: Toy, offset: int, metadata: str = "") -> None:
 
 
 def delete_before(toy: Toy, offset: int) -> None:
-    admin: AdminClient = admin_client(toy.connection)
     name = topic_name(toy.connection.run, Topic.ROLLOUTS)
-    for future in admin.delete_records([TopicPartition(name, 0, offset)]).values():
-        future.result(20)
+    with using(admin_client(toy.connection)) as admin:
+        for future in admin.delete_records([TopicPartition(name, 0, offset)]).values():
+            future.result(20)
 
 
 def with_gap(toy: Toy, delete_to: int, snapshot_at: int | None = 40, committed: int = 50, end: int = 120):
@@ -85,19 +85,19 @@ def test_without_a_snapshot_a_missing_beginning_is_refused(toy):
 
 
 def delete_group(toy: Toy) -> None:
-    admin = admin_client(toy.connection)
     group = group_name(toy.connection.run, StageName.ASSEMBLER)
+    with using(admin_client(toy.connection)) as admin:
 
-    def gone() -> bool:
-        from confluent_kafka import KafkaException
+        def gone() -> bool:
+            from confluent_kafka import KafkaException
 
-        try:
-            admin.delete_consumer_groups([group])[group].result(20)
-        except KafkaException:
-            return False
-        return True
+            try:
+                admin.delete_consumer_groups([group])[group].result(20)
+            except KafkaException:
+                return False
+            return True
 
-    eventually(gone, why="session over")
+        eventually(gone, why="session over")
 
 
 def test_a_deleted_group_stops_the_stage_and_recover_rebuilds_it(toy):

@@ -9,7 +9,7 @@ import pytest
 from pipeline.domain.topology import StageName
 from pipeline.local.files import free_port
 from pipeline.log import membership
-from pipeline.log.client import stage_consumer
+from pipeline.log.client import give_up, stage_consumer
 from pipeline.log.errors import Fatal
 from pipeline.log.membership import Membership
 
@@ -102,7 +102,7 @@ def test_a_process_that_its_group_gives_no_place_ends_to_be_started_again(toy, m
             eventually(lambda: late.take(0.1), why="the process ends")
     finally:
         late.close()
-        asleep.close()
+        give_up(asleep)
 
 
 def test_while_no_broker_answers_a_process_waits_for_one(toy, monkeypatch):

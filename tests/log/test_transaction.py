@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pipeline.domain import events as e
 from pipeline.domain.topology import Output, StageName, Topic
 from pipeline.domain.vocabulary import DropReason
-from pipeline.log.client import Connection, reader_settings
+from pipeline.log.client import Connection, give_up, reader_settings
 from pipeline.log.codec import encode
 from pipeline.log.errors import Aborted, Fatal, Fenced, Unreachable
 from pipeline.log.facts import FactWriter
@@ -66,7 +66,7 @@ def test_offsets_come_with_the_records(toy):
         sink.send_offsets([place], consumer.consumer_group_metadata())
     assert toy.committed() == {0: (5, "snap=1")}
     sink.close()
-    consumer.close()
+    give_up(consumer)
 
 
 def test_a_flushed_record_has_its_offset_inside_the_transaction(toy):
