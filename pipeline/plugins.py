@@ -13,6 +13,7 @@ from typing_extensions import get_protocol_members
 from pipeline import sdk
 from pipeline.config.errors import ConfigError, nearest, shown
 from pipeline.config.models import DecisionConfig, Environment
+from pipeline.config.values import Plugin
 from pipeline.domain.rules import FilterRule, Rules
 from pipeline.domain.selection.custom import Selectors
 from pipeline.domain.told import told_error
@@ -21,19 +22,18 @@ from pipeline.sdk import Engine, Learner, PromptSource, Verifier
 
 def prompts(config: DecisionConfig) -> PromptSource:
     """The source of training prompts."""
-    source: PromptSource = build(
-        config.prompts.factory, config.seed, config.prompts.options, "prompts.factory", PromptSource
-    )
-    return source
+    return _source(config.prompts, config.seed, "prompts")
 
 
 def eval_prompts(config: DecisionConfig) -> PromptSource | None:
     """The source of evaluation prompts, if there is one."""
-    plugin = config.eval_prompts
-    if plugin is None:
-        return None
-    source: PromptSource = build(plugin.factory, config.seed, plugin.options, "eval_prompts.factory", PromptSource)
-    return source
+    return None if config.eval_prompts is None else _source(config.eval_prompts, config.seed, "eval_prompts")
+
+
+def _source(plugin: Plugin, seed: int, key: str) -> PromptSource:
+    from pipeline.prompts.asked import Asked
+
+    return Asked(build(plugin.factory, seed, plugin.options, f"{key}.factory", PromptSource), plugin.factory, key)
 
 
 def engine(config: DecisionConfig) -> Engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,15 +43,36 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel=LOOK)
 
 
-def runs(as_json: AsJson = False, bootstrap: Bootstrap = None) -> None:
-    """List the runs on this Kafka."""
+def runs(
+    long: Annotated[bool, typer.Option("--long", "-l", help="Say when each was made, and how it stands.")] = False,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """List the runs on this Kafka.
+
+    With --long: running if a scheduler serves it, idle if none does, closing if it is about to end; completed, stopped,
+    starved or failed if it has; not started if its creation was cut short (tamis delete removes it).
+    """
+    from pipeline.history.overview import overview
     from pipeline.log.admin import list_runs
 
-    names = list_runs(connection_for("any", bootstrap))
+    connection = connection_for("any", bootstrap)
+    if long:
+        stand = overview(connection)
+        wide = max((len(one.run) for one in stand), default=0)
+        found: list[Any] = [one._asdict() for one in stand]
+        lines = [f"{one.run:<{wide}}  {_moment(one.started_ms):<19}  {one.state}" for one in stand]
+    else:
+        found = lines = list_runs(connection)
     if as_json:
-        print_json(names)
-        return
-    say("\n".join(names) or "no runs; create one with tamis init, or try tamis demo")
+        print_json(found)
+    else:
+        say("\n".join(lines) or "no runs; create one with tamis init, or try tamis demo")
+
+
+def _moment(at_ms: int | None) -> str:
+    """A time of day here, to the second."""
+    return "" if at_ms is None else datetime.fromtimestamp(at_ms / 1000).isoformat(" ", "seconds")
 
 
 def status(run: Run, as_json: AsJson = False, bootstrap: Bootstrap = None, redis_url: RedisUrl = None) -> None:

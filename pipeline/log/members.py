@@ -33,12 +33,23 @@ class StageMember(NamedTuple):
 def members_of(connection: Connection, stages: Iterable[StageName] = StageName) -> list[StageMember]:
     """The processes of these stages, in the order of stages and slots. Unreachable if the broker doesn't say."""
     names = {group_name(connection.run, stage): stage for stage in stages}
+    return sorted(_member(names[name], member) for name, member in _described(connection, list(names)))
+
+
+def at_work(connection: Connection, runs: Iterable[str]) -> set[str]:
+    """Those of these runs that a scheduler serves. Unreachable if the broker doesn't say."""
+    names = {group_name(run, StageName.SCHEDULER): run for run in runs}
+    return {names[name] for name, _ in _described(connection, list(names))}
+
+
+def _described(connection: Connection, names: list[str]) -> list[tuple[str, MemberDescription]]:
+    """The members of these groups."""
     if not names:
         return []
     topics_of_broker(connection, TIMEOUT_S)  # to wait in vain for groups is worse: see committed_offsets
-    found: list[StageMember] = []
+    found: list[tuple[str, MemberDescription]] = []
     with using(admin_client(connection)) as admin:
-        asked = admin.describe_consumer_groups(list(names), request_timeout=TIMEOUT_S)
+        asked = admin.describe_consumer_groups(names, request_timeout=TIMEOUT_S)
         for name, future in asked.items():
             try:
                 described: ConsumerGroupDescription = future.result(TIMEOUT_S)
@@ -51,8 +62,8 @@ def members_of(connection: Connection, stages: Iterable[StageName] = StageName) 
                 raise Unreachable(
                     f"Kafka at {connection.bootstrap} didn't tell the members of {name} within {waited}"
                 ) from error
-            found += [_member(names[name], member) for member in described.members]
-    return sorted(found)
+            found += [(name, member) for member in described.members]
+    return found
 
 
 def _member(stage: StageName, member: MemberDescription) -> StageMember:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipeline.domain.ports import Issuable
 from pipeline.domain.rules import Rules
 from pipeline.prompts.task import encode
-from pipeline.sdk import PromptSource, Task
+from pipeline.sdk import PromptSource
 
 
 class Feed:
@@ -21,10 +21,8 @@ class Feed:
         return self._source.size(domain)
 
     def at(self, domain: str, ordinal: int, epoch: int) -> Issuable:
-        """The prompt at a place in the order. Raises TypeError or BadTask where the source breaks its contract."""
+        """The prompt at a place in the order."""
         task = self._source.at(domain, ordinal, epoch)
-        if not isinstance(task, Task):
-            raise TypeError(f"the source gave {task!r:.80} at {domain}/{ordinal}/{epoch}; expected a pipeline.sdk.Task")
         encoded, tokens = encode(task), len(task.token_ids)
         return Issuable(task.id, encoded, tokens, self._problem(tokens, len(encoded)))
 

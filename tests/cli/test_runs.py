@@ -11,22 +11,27 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.cimpl import NewPartitions
 
 from pipeline.domain import events as e
 from pipeline.domain.topology import Output, Topic
+from pipeline.domain.vocabulary import Outcome
 from pipeline.local import Services
 from pipeline.local.probe import wait_until
+from pipeline.log.admin import create_run
 from pipeline.log.client import Connection, admin_client
 from pipeline.log.codec import Members
 from pipeline.log.facts import write_facts
 from pipeline.log.reader import read_topic
+from pipeline.log.start import read_run_started
 from pipeline.log.topics import topic_name
+from pipeline.runs import open_run
 from tests.log.samples import full
 
-from .conftest import ROOT, Tamis, completed
+from .conftest import ROOT, Consumer, Tamis, completed, eventually
 
 pytestmark = pytest.mark.contract
 PROMPTS = "pipeline.prompts.jsonl:JsonlPrompts"
@@ -41,6 +46,36 @@ def test_a_new_run_is_listed_and_init_says_what_to_start(
     assert f"\n  tamis consume scheduler --run {run_name}\n" in answer.out
     assert answer.out.endswith(f"tamis status {run_name}\n")
     assert run_name in tamis("runs").out.split()
+
+
+def test_the_long_list_of_runs_says_how_each_stands(
+    tamis: Tamis, created: Connection, consume: Callable[..., Consumer]
+) -> None:
+    def stands() -> dict[str, Any]:
+        return next(one for one in json.loads(tamis("runs", "--long", "--json").out) if one["run"] == created.run)
+
+    def closes(event: e.Event) -> None:
+        write_facts(created, "test", [Output(Topic.LEDGER, 0, event)])
+
+    assert (stands()["state"], stands()["started_ms"]) == ("idle", read_run_started(created).at)
+    scheduler = consume("scheduler", "--run", created.run)
+    eventually(lambda: stands()["state"] == "running", "its scheduler at work")
+    assert scheduler.end() == 0
+    eventually(lambda: stands()["state"] == "idle", "none at work")
+    closes(replace(full(e.RunClosing), outcome=Outcome.STOPPED))
+    assert stands()["state"] == "closing"
+    closes(replace(full(e.RunFinished), outcome=Outcome.STOPPED))
+    line = next(line for line in tamis("runs", "-l").out.splitlines() if line.startswith(created.run))
+    assert re.fullmatch(rf"{created.run} +\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d  stopped", line)
+
+
+def test_a_run_whose_creation_was_cut_short_is_listed_as_not_started(
+    tamis: Tamis, created: Connection, run_name: str
+) -> None:
+    other = replace(created, run=f"{run_name}cut")
+    create_run(other, open_run(created).rules)
+    found = {one["run"]: one for one in json.loads(tamis("runs", "--long", "--json").out)}
+    assert found[other.run] == {"run": other.run, "state": "not started", "started_ms": None}
 
 
 def test_a_shell_completes_the_names_of_runs_and_their_domains(

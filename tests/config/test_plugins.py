@@ -107,7 +107,7 @@ def test_what_the_configuration_names_is_built_with_seed_and_options(tree):
     )
     built = [prompts(config), engine(config), learner(config), verifier(config, "v")]
     assert [(type(b).__name__, b.seed, b.options) for b in built] == [
-        ("Source", 5, {"x": 1}),
+        ("Asked", 5, {"x": 1}),  # a Source
         ("Samples", 5, {"x": 2}),
         ("Learns", 5, {"x": 3}),
         ("Judge", 5, {"x": 4}),

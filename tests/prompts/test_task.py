@@ -110,8 +110,3 @@ def test_the_feed_says_why_a_prompt_is_too_long():
     assert feed(TASK, max_prompt_tokens=2).at("math", 0, 0).problem is None
     assert f"{size} bytes" in feed(TASK, max_task_bytes=size - 1).at("math", 0, 0).problem
     assert feed(TASK, max_task_bytes=size).at("math", 0, 0).problem is None
-
-
-def test_a_source_that_gives_something_else_is_refused():
-    with pytest.raises(TypeError, match=r"expected a pipeline\.sdk\.Task"):
-        feed({"id": "t"}).at("math", 0, 0)
