@@ -87,7 +87,7 @@ def _message(kind: str, message: str, value: Any, context: Mapping[str, Any]) ->
         case "too_short":
             return f"is {shown(value)}; expected at least {context['min_length']} of them"
         case "string_pattern_mismatch":
-            return f"is {shown(value)}; expected text such as {context['pattern'].replace(chr(92) + 'z', '$')}"
+            return f"is {shown(value)}; expected text that matches {context['pattern'].replace(chr(92) + 'z', '$')}"
         case "int_type" | "float_type" | "bool_type":
             return f"is {shown(value)}, {_kind(value)}; {expected}"
     if message.startswith(shown(value)):

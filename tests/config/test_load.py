@@ -54,7 +54,11 @@ def test_an_unknown_filter_names_the_nearest_one(written, tmp_path):
         ("filters: {default: []}", ("filters", "default"), "at least 1"),
         ("filters: {default: {type: no_filter}}", ("filters", "default"), "expected a list"),
         ("domains: {}", ("domains",), "at least 1"),
-        ("domains: {a b: {quota: 1}}", ("domains", "a b"), "expected text such as"),
+        (
+            "domains: {a b: {quota: 1}}",
+            ("domains", "a b"),
+            "'a b' is no name; expected 1 to 63 of A-Z, a-z, 0-9, _ and -",
+        ),
         ("domains: {a: 3}", ("domains", "a"), "expected keys and values"),
         ("engine: {factory: somewhere}", ("engine", "factory"), "package.module:attribute"),
         ("engine: {options: {}}", ("engine", "factory"), "missing"),
