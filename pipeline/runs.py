@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.config import (
     DecisionConfig,
@@ -28,9 +28,11 @@ from pipeline.domain.rules import DECISION_VERSIONS, Rules, rules_of
 from pipeline.domain.topology import Output, Topic
 from pipeline.log.admin import check_topics, create_run, delete_run, list_runs
 from pipeline.log.client import Connection
+from pipeline.log.codec import encode
 from pipeline.log.errors import Stop, fork_of
 from pipeline.log.facts import write_facts
 from pipeline.log.start import read_run_started
+from pipeline.log.topics import topic_config
 from pipeline.sdk import PromptSource
 from pipeline.training.files import FileMissing, RunFiles
 
@@ -78,6 +80,10 @@ def store_of(settings: ProcessSettings, run: str, max_payload_bytes: int) -> Pay
     return PayloadStore(settings.redis_url.get_secret_value(), run, max_payload_bytes=max_payload_bytes)
 
 
+MOST_BYTES: Final = int(topic_config(Topic.LEDGER)["max.message.bytes"]) - 2**16
+"""Of a run's first record; what Kafka adds to it is much less than what is left."""
+
+
 def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
     """Create a run: check everything, make its topics, and write RunStarted. Raises ConfigError or Stop with nothing
     created, or StoreUnreachable/Unreachable with what to do next."""
@@ -110,6 +116,9 @@ def init_run(config: DecisionConfig, settings: ProcessSettings) -> StartedRun:
         created_by=CREATED_BY,
         at=time.time_ns() // 1_000_000,
     )
+    if (size := len(encode(started))) > MOST_BYTES:
+        message = f"the run's first record holds it all, and would have {size} bytes; expected at most {MOST_BYTES}: "
+        raise ConfigError.of("too_large", message + "keep large options in a file, and name that")
     connection = connection_of(settings, config.run)
     create_run(connection, rules)
     try:

@@ -24,7 +24,7 @@ _SECRET = re.compile(
     r"authorization|cookies?)$"
 )
 _NO_SECRET = re.compile(r"(?i)((max|min|num|prompt|response|new)[-_].*tokens?|^tokens)$")
-_WITH_PASSWORD = re.compile(r"(\w+://)[^/@\s]+@")
+_WITH_PASSWORD = re.compile(r"((?<!\w)\w+://)[^/@\s]+@")
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 
 

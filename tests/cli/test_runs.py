@@ -29,6 +29,7 @@ from pipeline.log.reader import read_topic
 from pipeline.log.start import read_run_started
 from pipeline.log.topics import topic_name
 from pipeline.runs import open_run
+from tests.e2e.harness import BASE
 from tests.log.samples import full
 
 from .conftest import ROOT, Consumer, Tamis, completed, eventually
@@ -76,6 +77,16 @@ def test_a_run_whose_creation_was_cut_short_is_listed_as_not_started(
     create_run(other, open_run(created).rules)
     found = {one["run"]: one for one in json.loads(tamis("runs", "--long", "--json").out)}
     assert found[other.run] == {"run": other.run, "state": "not started", "started_ms": None}
+
+
+def test_a_configuration_that_no_record_holds_is_refused_with_nothing_made(
+    tamis: Tamis, write: Callable[..., Path], run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.runs.MOST_BYTES", 50_000)
+    large = {**BASE["engine"], "options": {"table": "x" * 50_000}}
+    answer = tamis("init", write(run=run_name, engine=large))
+    assert answer.code == 2 and "keep large options in a file, and name that [too_large]" in answer.err
+    assert run_name not in tamis("runs").out.split()
 
 
 def test_a_shell_completes_the_names_of_runs_and_their_domains(

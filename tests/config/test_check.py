@@ -294,3 +294,10 @@ def test_one_policy_for_a_group_and_refresh_are_a_caution(config):
     chain = {"default": [{"type": "provenance", "one_version": True}, {"type": "zero_std"}]}
     only(cautions(config(publication="refresh", filters=chain)), "one_version_refresh")
     assert cautions(config(filters=chain)) == cautions(config(publication="refresh")) == []
+
+
+def test_a_long_option_is_looked_through_in_passing(config):
+    """A word of 4 MB took longer than anybody waits: each of its letters was tried as the beginning of an address."""
+    engine = {"factory": "somewhere:Something", "options": {"table": "x" * 2**22, "at": "redis://:pw@here"}}
+    found = [problem for problem in cautions(config(engine=engine)) if problem.name == "secret_recorded"]
+    assert [problem.path for problem in found] == [("engine", "options", "at")]
