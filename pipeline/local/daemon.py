@@ -67,7 +67,7 @@ class Daemon:
         try:
             process = psutil.Process(recorded["pid"])
             ours = abs(process.create_time() - recorded["created"]) < 2.0
-            return process if ours and process.status() != psutil.STATUS_ZOMBIE else None
+            return process if ours and not _over(process) else None
         except (KeyError, psutil.NoSuchProcess):
             return None
 
@@ -93,3 +93,8 @@ class Daemon:
         except ProcessLookupError:
             return False
         return True
+
+
+def _over(process: psutil.Process) -> bool:
+    """Whether it has ended with all of its threads: until then a killed one, a zombie already, holds its port."""
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1

@@ -223,3 +223,12 @@ def test_two_ports_that_belong_together_differ(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("pipeline.local.files.secrets.randbelow", lambda most: next(drawn))
     first = kept_port(tmp_path / "one.json")
     assert kept_port(tmp_path / "two.json", other_than=first) == first + 1
+
+
+@pytest.mark.faults
+def test_a_killed_server_is_gone_with_all_of_its_threads_and_its_port_is_free(small_redis: Callable[..., LocalRedis]):
+    """A kill could leave the port taken for a moment: the process was a zombie, but had living threads."""
+    redis = small_redis(appendonly=False)
+    for _ in range(30):
+        redis.kill()
+        redis.start()
