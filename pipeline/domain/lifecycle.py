@@ -190,6 +190,8 @@ class Ledger:
         wanted, most = sum([d.quota for d in self.rules.domains]), self._most_groups()
         if len(event.groups) > most or (len(event.groups) < wanted and event.short is None):
             self._broken(f"I5 batch {event.batch} has {len(event.groups)} groups of {wanted} and doesn't say why")
+        if len(event.groups) >= wanted and event.short is not None:
+            self._broken(f"I5 batch {event.batch} has all of its {wanted} groups and says it is short: {event.short}")
         if event.candidates < len(event.groups):
             self._broken(f"I5 batch {event.batch} has {len(event.groups)} groups of {event.candidates} candidates")
         for group in event.groups:

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.domain import events as e
 from pipeline.domain.lifecycle import Ledger
-from pipeline.domain.vocabulary import Outcome, WaiverReason
+from pipeline.domain.vocabulary import Outcome, ShortReason, WaiverReason
 
 from .given import MEMBERS, accepted, expired, formed, opened, rejected, returned, rules, saved, starved
 from .given import trained as trained_on
@@ -63,6 +63,7 @@ def test_a_checkpoint_may_be_read_before_the_training_it_covers() -> None:
         ("I3", [opened("0@0"), rejected("0@0"), waived("0@0"), opened("1@0", replaces="0@0")]),
         ("I3", [*GOOD[:5], waived("0@0")]),
         ("I5", [opened("0@0"), accepted("0@0"), replace(batch(1, "0@0"), groups=())]),
+        ("I5", [opened("0@0"), accepted("0@0"), replace(batch(1, "0@0"), short=ShortReason.STARVATION)]),
         ("I5", [opened("0@0"), accepted("0@0"), batch(1, "0@0"), batch(2, "0@0")]),
         ("I5", [opened("0@0"), accepted("0@0"), batch(1, "0@0", follows=2, version=0)]),
         ("I5", [opened("0@0"), accepted("0@0"), batch(1, "0@0"), trained_on(1, 1), trained_on(1, 2)]),
