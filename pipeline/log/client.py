@@ -33,6 +33,7 @@ READERS: Final = f"{PREFIX}.readers"
 """The group that readers outside any group give as theirs; nothing is committed for it."""
 QUIET_S: Final = 10.0
 CLOSE_S: Final = 5.0
+HEAR_S: Final = 1.0
 log = structlog.get_logger(__name__)
 
 warnings.filterwarnings("ignore", "Producer .* failed during close", RuntimeWarning)
@@ -95,15 +96,29 @@ def make_client(kind: Callable[[Settings], Client], connection: Connection, sett
 def give_up(client: Consumer | Producer | AdminClient) -> None:
     """End a client: a consumer leaves its group, what a producer has not delivered is dropped. Waits for at most 5 s.
 
-    librdkafka 2.16 has been seen never to return from closing a member whose group waits for others, nor from closing a
-    client whose broker had gone. Such a client is left to its thread, which keeps no process alive. One that nobody
-    gives up is closed by whoever happens to collect garbage: that may be any thread, or the end of the process.
+    librdkafka 2.16 has been seen never to return from closing a client whose broker had gone. Such a client is left to
+    its thread, which keeps no process alive. One that nobody gives up is closed by whoever happens to collect garbage:
+    that may be any thread, or the end of the process.
     """
     thread = threading.Thread(target=_close, args=(client,), name="give up", daemon=True)
     thread.start()
     thread.join(CLOSE_S)
     if thread.is_alive():
         log.warning("a client of Kafka doesn't close, it is left", client=type(client).__name__, seconds=CLOSE_S)
+
+
+def leave(member: Consumer) -> None:
+    """End a member of a group, after it has heard what its group had to say to it.
+
+    Closing calls a member back with what it has not heard. It answers by assigning partitions, to a client that listens
+    no more: librdkafka 2.16 may never return from that, and confluent-kafka holds the interpreter's lock meanwhile, so
+    that no thread of the process goes on, nor any signal is heard (docs/decisions/0008).
+    """
+    until = time.monotonic() + HEAR_S
+    with suppress(KafkaException, RuntimeError):
+        while member.poll(0.01) is not None and time.monotonic() < until:
+            member.consume(10_000, 0)  # what is unread stands before what it has to hear
+    give_up(member)
 
 
 @contextmanager

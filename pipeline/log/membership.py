@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pipeline.domain.topology import READS, StageName
 from pipeline.health import Standing
 from pipeline.log.admin import topics_of_broker
-from pipeline.log.client import Connection, give_up, stage_consumer
+from pipeline.log.client import Connection, leave, stage_consumer
 from pipeline.log.errors import Fatal, Fenced, Stop, Unreachable, fork_of
 from pipeline.log.reader import take
 from pipeline.log.topics import topic_name
@@ -77,7 +77,7 @@ class Membership:
 
     def close(self) -> None:
         """Leave."""
-        give_up(self.consumer)
+        leave(self.consumer)
 
     def _expect_place(self, now: float) -> None:
         """End a process that would wait for ever; while no broker answers, it waits for that."""

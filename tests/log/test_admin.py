@@ -9,7 +9,7 @@ from confluent_kafka.admin import ConfigResource
 
 from pipeline.domain.topology import READS, StageName, Topic, partitions
 from pipeline.log.admin import check_topics, create_run, delete_run, list_runs, topics_of_broker
-from pipeline.log.client import Connection, admin_client, give_up, using
+from pipeline.log.client import Connection, admin_client, leave, using
 from pipeline.log.errors import Stop
 from pipeline.log.recover import recover_run
 from pipeline.log.topics import group_name, topic_name
@@ -70,7 +70,7 @@ def test_a_run_of_which_any_stage_runs_is_left_whole(connection, monkeypatch):
     with pytest.raises(Stop, match=f"{stage}: it has members; stop the processes of {connection.run} first"):
         delete_run(connection)
     assert recover_run(connection, rules) == {}, "every stage still has its offsets"
-    give_up(consumer)
+    leave(consumer)
     assert delete_run(connection) == len(Topic)
 
 

@@ -1,19 +1,22 @@
 """Several processes of one stage: each partition has one owner, and one that was frozen changes nothing any more."""
 
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
 import pytest
 
-from pipeline.domain.topology import StageName
+from pipeline.domain.topology import READS, StageName
 from pipeline.local.files import free_port
 from pipeline.log import membership
-from pipeline.log.client import give_up, stage_consumer
+from pipeline.log.client import leave, stage_consumer
 from pipeline.log.errors import Fatal
 from pipeline.log.membership import Membership
+from pipeline.log.topics import topic_name
 
-from .conftest import eventually
+from .conftest import ROOT, eventually
 from .test_loop import groups, responses
 
 pytestmark = [pytest.mark.contract, pytest.mark.faults]
@@ -102,7 +105,7 @@ def test_a_process_that_its_group_gives_no_place_ends_to_be_started_again(toy, m
             eventually(lambda: late.take(0.1), why="the process ends")
     finally:
         late.close()
-        give_up(asleep)
+        leave(asleep)
 
 
 def test_while_no_broker_answers_a_process_waits_for_one(toy, monkeypatch):
@@ -115,3 +118,11 @@ def test_while_no_broker_answers_a_process_waits_for_one(toy, monkeypatch):
             assert alone.take(0.1) == []
     finally:
         alone.close()
+
+
+def test_a_member_that_its_group_waits_for_leaves_without_hanging(toy):
+    """In a process of its own: where closing hangs, nothing of the process goes on, its tests neither."""
+    command = [sys.executable, "-m", "tests.log.leaving", toy.connection.bootstrap]
+    topic = topic_name(toy.connection.run, READS[StageName.ASSEMBLER])
+    ended = subprocess.run([*command, topic], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "left\n"
