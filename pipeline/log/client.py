@@ -94,7 +94,7 @@ def make_client(kind: Callable[[Settings], Client], connection: Connection, sett
 
 
 def give_up(client: Consumer | Producer | AdminClient) -> None:
-    """End a client: a consumer leaves its group, what a producer has not delivered is dropped. Waits for at most 5 s.
+    """End a client; what a producer has not delivered is dropped. Waits for at most 5 s. For a group's member: `leave`.
 
     librdkafka 2.16 has been seen never to return from closing a client whose broker had gone. Such a client is left to
     its thread, which keeps no process alive. One that nobody gives up is closed by whoever happens to collect garbage:
