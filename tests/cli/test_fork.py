@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from pipeline.config import load_settings, parse
+from pipeline.config import ConfigError, load_settings, parse
 from pipeline.domain import events as e
 from pipeline.domain.rules import rules_of
 from pipeline.domain.topology import Output, Topic
@@ -171,7 +171,7 @@ def test_what_cannot_be_forked_is_refused_with_what_to_do_and_nothing_is_made(
 
 
 def test_a_fork_that_fails_leaves_nothing_in_the_way_of_the_next(
-    tamis: Tamis, created: Connection, write: Callable[..., Path], services: Services
+    tamis: Tamis, created: Connection, write: Callable[..., Path], services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun(created)
     name = f"{created.run}-2"
@@ -181,7 +181,10 @@ def test_a_fork_that_fails_leaves_nothing_in_the_way_of_the_next(
     old = read_old(created)
     huge = parse({**BASE, "run": name, "engine": {**BASE["engine"], "options": {"it": "x" * 11 * 2**20}}})
     settings = load_settings(bootstrap=services.bootstrap, redis_url=services.redis_url, data_dir=".tamis/files")
-    with pytest.raises(KafkaException):  # RunStarted is larger than any record may be
+    with pytest.raises(ConfigError, match="too_large"):
+        fork_run(old, huge, settings)
+    monkeypatch.setattr("pipeline.runs.MOST_BYTES", 2**30)
+    with pytest.raises(KafkaException):  # RunStarted is larger than any record may be, and the topics are made
         fork_run(old, huge, settings)
     assert list(files_of(name).iterdir()) == []
     eventually(lambda: name not in list_runs(created), "its topics are gone")
