@@ -56,7 +56,10 @@ def _described(connection: Connection, names: list[str]) -> list[tuple[str, Memb
             except KafkaException as error:
                 if error.args[0].code() in NOT_THERE:
                     continue
-                raise Unreachable(f"the members of {name}: {error.args[0].str()} ({connection.bootstrap})") from error
+                why = error.args[0].str()
+                raise Unreachable(
+                    f"Kafka at {connection.bootstrap} didn't tell the members of {name}: {why}"
+                ) from error
             except TimeoutError as error:
                 waited = f"{TIMEOUT_S:g} s; try again"
                 raise Unreachable(
