@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from concurrent.futures import wait
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -50,9 +51,10 @@ def _described(connection: Connection, names: list[str]) -> list[tuple[str, Memb
     found: list[tuple[str, MemberDescription]] = []
     with using(admin_client(connection)) as admin:
         asked = admin.describe_consumer_groups(names, request_timeout=TIMEOUT_S)
+        wait(asked.values(), TIMEOUT_S + 2)  # a client that is closed while it asks in vain may abort the process
         for name, future in asked.items():
             try:
-                described: ConsumerGroupDescription = future.result(TIMEOUT_S)
+                described: ConsumerGroupDescription = future.result(0)
             except KafkaException as error:
                 if error.args[0].code() in NOT_THERE:
                     continue
