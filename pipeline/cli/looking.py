@@ -51,7 +51,8 @@ def runs(
     """List the runs on this Kafka.
 
     With --long: running if a scheduler serves it, idle if none does, closing if it is about to end; completed, stopped,
-    starved or failed if it has; not started if its creation was cut short (tamis delete removes it).
+    starved or failed if it has; not started if its creation was cut short (tamis delete removes it); unreadable if it
+    was started by another release, or its beginning is gone (tamis status says which).
     """
     from pipeline.history.overview import overview
     from pipeline.log.admin import list_runs

@@ -25,8 +25,7 @@ T = TypeVar("T")
 
 FACTORY = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
-
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 _DURATION = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|d)\Z")
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kmgt]?)(i?)b\Z", re.IGNORECASE)
@@ -100,7 +99,7 @@ def _run_name(value: str) -> str:
 
 
 def _name(value: str) -> str:
-    if not NAME.match(value):
+    if not _NAME.match(value):
         message = "{value} is no name; expected 1 to 63 of A-Z, a-z, 0-9, _ and -, the first a letter or digit"
         raise PydanticCustomError("bad_name", message, {"value": shown(value)})
     return value

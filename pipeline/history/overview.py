@@ -25,8 +25,8 @@ AT_ONCE: Final = 8
 
 class Overview(NamedTuple):
     """`state`: how it ended (completed, stopped, starved, failed), `closing`; else whether a scheduler serves it
-    (`running`) or none does (`idle`); `not started` where its creation was cut short. `started_ms`: when it was made,
-    in milliseconds since 1970."""
+    (`running`) or none does (`idle`). `not started` where its creation was cut short: its ledger is empty; `unreadable`
+    where its beginning is gone, or another release's. `started_ms`: when it was made, in milliseconds since 1970."""
 
     run: str
     state: str
@@ -51,8 +51,16 @@ def _one(connection: Connection, served: bool) -> Overview | None:
         if connection.run not in list_runs(connection):
             return None
         if isinstance(error, Stop):
-            return Overview(connection.run, "not started", None)
+            return Overview(connection.run, "not started" if _is_empty(connection) else "unreadable", None)
         raise
+
+
+def _is_empty(connection: Connection) -> bool:
+    """Whether the ledger has no record, or isn't there."""
+    try:
+        return next(read_topic(connection, Topic.LEDGER), None) is None
+    except Stop:
+        return True
 
 
 def _ended(connection: Connection) -> str | None:

@@ -5,7 +5,7 @@ The run can't go on without the prompt, so each is a ConfigError: `init` creates
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 from pipeline.config.errors import ConfigError
@@ -25,10 +25,10 @@ class Asked:
 
     def domains(self) -> Sequence[str]:
         """The domains that it has prompts for."""
-        answer = self._ask("domains")
+        answer = self._ask("domains()", lambda: self._source.domains())
         if isinstance(answer, str) or not isinstance(answer, Iterable):
             self._refuse("domains()", f"gave {shown(answer)}; expected the names of domains")
-        names = tuple(answer)
+        names: tuple[str, ...] = self._ask("domains()", lambda: tuple(answer))
         for name in names:
             if not isinstance(name, str):
                 self._refuse("domains()", f"named {shown(name)}, of type {kind(name)}; expected text")
@@ -36,24 +36,21 @@ class Asked:
 
     def size(self, domain: str) -> int:
         """Prompts in one pass of a domain."""
-        answer = self._ask("size", domain)
+        call = f"size({domain!r})"
+        answer = self._ask(call, lambda: self._source.size(domain))
         if type(answer) is not int or answer < 0:
-            self._refuse(f"size({domain!r})", f"gave {shown(answer)}; expected a whole number of at least 0")
+            self._refuse(call, f"gave {shown(answer)}; expected a whole number of at least 0")
         return answer
 
     def at(self, domain: str, ordinal: int, epoch: int) -> Task:
         """The task at a place in the order: one that can be written down."""
-        where, answer = f"at({domain!r}, {ordinal}, {epoch})", self._ask("at", domain, ordinal, epoch)
+        call = f"at({domain!r}, {ordinal}, {epoch})"
+        answer = self._ask(call, lambda: self._source.at(domain, ordinal, epoch))
         if not isinstance(answer, Task):
-            self._refuse(where, f"gave {shown(answer)}; expected a pipeline.sdk.Task")
-        try:
-            again = decode(encode(answer))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            self._refuse(where, f"gave a task that can't be written down ({told_error(error)})", error)
+            self._refuse(call, f"gave {shown(answer)}; expected a pipeline.sdk.Task")
+        again = self._ask(call, lambda: decode(encode(answer)), "gave a task that can't be written down:")
         if not isinstance(again.id, str):
-            self._refuse(where, f"gave a task whose id is {shown(again.id)}; expected text")
+            self._refuse(call, f"gave a task whose id is {shown(again.id)}; expected text")
         return answer
 
     def __getattr__(self, name: str) -> Any:
@@ -61,13 +58,14 @@ class Asked:
             raise AttributeError(name)
         return getattr(self._source, name)
 
-    def _ask(self, method: str, *arguments: object) -> Any:
+    def _ask(self, call: str, ask: Callable[[], Any], what: str = "raised") -> Any:
+        """What it answers. Foreign code may raise anything, SystemExit too; only Ctrl-C isn't its own."""
         try:
-            return getattr(self._source, method)(*arguments)
+            return ask()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            self._refuse(f"{method}({', '.join(map(repr, arguments))})", f"raised {told_error(error)}", error)
+            self._refuse(call, f"{what} {told_error(error)}", error)
 
     def _refuse(self, call: str, what: str, cause: BaseException | None = None) -> NoReturn:
         message = f"{self._factory}: {call} {what}; mend the source"

@@ -70,13 +70,17 @@ def test_the_long_list_of_runs_says_how_each_stands(
     assert re.fullmatch(rf"{created.run} +\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d  stopped", line)
 
 
-def test_a_run_whose_creation_was_cut_short_is_listed_as_not_started(
-    tamis: Tamis, created: Connection, run_name: str
-) -> None:
+def test_a_run_without_a_beginning_is_listed_as_what_it_is(tamis: Tamis, created: Connection, run_name: str) -> None:
     other = replace(created, run=f"{run_name}cut")
     create_run(other, open_run(created).rules)
-    found = {one["run"]: one for one in json.loads(tamis("runs", "--long", "--json").out)}
+    unknown = replace(created, run=f"{run_name}new")
+    create_run(unknown, open_run(created).rules)
+    write_facts(unknown, "test", [Output(Topic.LEDGER, 0, full(e.RunClosing))])
+    answer = tamis("runs", "--long", "--json")
+    assert answer.code == 0, answer.err
+    found = {one["run"]: one for one in json.loads(answer.out)}
     assert found[other.run] == {"run": other.run, "state": "not started", "started_ms": None}
+    assert found[unknown.run] == {"run": unknown.run, "state": "unreadable", "started_ms": None}
 
 
 def test_a_configuration_that_no_record_holds_is_refused_with_nothing_made(

@@ -71,15 +71,21 @@ def test_whatever_it_raises_is_told_with_its_name_and_the_call(method: str, erro
         ("size", Shy(), r"size\('maths'\) gave \(Shy, whose text raised"),
         ("at", None, r"at\('maths', 0, 0\) gave None; expected a pipeline.sdk.Task"),
         ("at", replace(TASK, id=7), r"a task whose id is 7; expected text"),
-        ("at", replace(TASK, text=None), r"can't be written down \(BadTask: task 'one': expected a text"),
-        ("at", replace(TASK, token_ids="ab"), r"can't be written down \(ValueError: invalid literal"),
-        ("at", replace(TASK, metadata={"a": float("nan")}), r"can't be written down \(BadTask: .*JSON"),
+        ("at", replace(TASK, text=None), r"can't be written down: BadTask: task 'one': expected a text"),
+        ("at", replace(TASK, token_ids="ab"), r"can't be written down: ValueError: invalid literal"),
+        ("at", replace(TASK, metadata={"a": float("nan")}), r"can't be written down: BadTask: .*JSON"),
         ("at", replace(TASK, verifiers=(VerifierBinding("x", "", True),)), "the weight of 'x' is True; expected"),
     ],
 )
 def test_what_is_no_answer_is_refused(method: str, answer: Any, told: str):
     with pytest.raises(ConfigError, match=told):
         getattr(asked(**{method: returning(answer)}), method)(*CALLS[method])
+
+
+def test_names_that_fail_on_their_way_are_told_too():
+    names = (name / 0 for name in (1,))
+    with pytest.raises(ConfigError, match=r"domains\(\) raised ZeroDivisionError"):
+        asked(domains=returning(names)).domains()
 
 
 def test_nobody_takes_an_interrupt_for_a_fault_of_the_source():
